@@ -1,0 +1,36 @@
+"""Exact inference in linear chains: pure functions of tensors, batched, with −inf as log-zero.
+
+Scores go in as a `Chain`; labels that are known, label sets and forbidden transitions go in
+through `constrain` and are honoured by everything here.
+"""
+
+from bayeseq.chain.decoding import Decoded, kbest, loss_augmented, sample, viterbi
+from bayeseq.chain.marginals import (
+    Marginals,
+    covariance,
+    entropy,
+    forward_backward,
+    log_partition,
+    score,
+)
+from bayeseq.chain.potentials import Chain, chain_from_padded, constrain
+from bayeseq.chain.spans import inside_probability, span_log_prob
+
+__all__ = [
+    "Chain",
+    "Decoded",
+    "Marginals",
+    "chain_from_padded",
+    "constrain",
+    "covariance",
+    "entropy",
+    "forward_backward",
+    "inside_probability",
+    "kbest",
+    "log_partition",
+    "loss_augmented",
+    "sample",
+    "score",
+    "span_log_prob",
+    "viterbi",
+]
