@@ -1,0 +1,210 @@
+"""Feature sets, dicts and arrays → one sparse matrix with a row a token."""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bayeseq.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """The columns of the feature matrix: feature names, or only their number for numeric input.
+
+    >>> space, matrix, lengths = FeatureSpace.learn([[["a", "b"], ["a"]], [{"b": 0.5, "c": "x"}]])
+    >>> space.names
+    ('a', 'b', 'c:x')
+    >>> matrix.toarray()
+    array([[1. , 1. , 0. ],
+           [1. , 0. , 0. ],
+           [0. , 0.5, 1. ]])
+    >>> space.matrix([[["b", "never seen"]]])[0].toarray()
+    array([[0., 1., 0.]])
+    """
+
+    names: tuple[str, ...] | None
+    """Feature names by falling count, equal counts by name; None for numeric input."""
+    n_features: int
+
+    @classmethod
+    def learn(
+        cls, X: Iterable[Any], min_count: int = 1
+    ) -> tuple[FeatureSpace, sp.csr_matrix, np.ndarray]:
+        """The space of the features in X, its matrix (N, D) and the sequence lengths (B,).
+
+        Features that occur fewer than `min_count` times are left out; numeric columns all stay.
+        """
+        X = list(X)
+        if _is_numeric(X):
+            matrix, lengths = _stack_numeric(X, None)
+            return cls(None, matrix.shape[1]), matrix, lengths
+        first_seen: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+        tokens = _Tokens.of(X)
+        columns = np.fromiter(map(first_seen.__getitem__, tokens.names), np.int64)
+        names = list(first_seen)
+        counts = np.bincount(columns, minlength=len(names))
+        kept = sorted(np.flatnonzero(counts >= min_count), key=names.__getitem__)
+        kept.sort(key=lambda column: -counts[column])
+        renumbered = np.full(len(names), -1, dtype=np.int64)
+        renumbered[kept] = np.arange(len(kept))
+        space = cls(tuple(names[column] for column in kept), len(kept))
+        return space, tokens.matrix(renumbered[columns], len(kept)), tokens.lengths
+
+    def matrix(self, X: Iterable[Any]) -> tuple[sp.csr_matrix, np.ndarray]:
+        """The matrix (N, D) of new sequences and their lengths; unknown features are ignored."""
+        X = list(X)
+        if X and _is_numeric(X) != (self.names is None) and any(len_(x) for x in X):
+            here, there = ("numbers", "features") if self.names else ("features", "numbers")
+            raise DataError(f"X holds {here}, but the model was fitted on {there}")
+        if self.names is None:
+            return _stack_numeric(X, self.n_features)
+        tokens = _Tokens.of(X)
+        column = self._index.get
+        columns = np.fromiter(map(column, tokens.names, itertools.repeat(-1)), np.int64)
+        return tokens.matrix(columns, self.n_features), tokens.lengths
+
+    @property
+    def _index(self) -> dict[str, int]:
+        """Name → column, made on first use."""
+        index = self.__dict__.get("_names_index")
+        if index is None:
+            index = {name: column for column, name in enumerate(self.names or ())}
+            object.__setattr__(self, "_names_index", index)
+        return index
+
+
+def len_(sequence: Any) -> int:
+    """The number of tokens of a sequence, whatever holds it."""
+    return sequence.shape[0] if hasattr(sequence, "shape") else len(sequence)
+
+
+def _is_numeric(X: Sequence[Any]) -> bool:
+    return any(hasattr(x, "shape") and hasattr(x, "dtype") for x in X)
+
+
+def _stack_numeric(X: Sequence[Any], n_features: int | None) -> tuple[sp.csr_matrix, np.ndarray]:
+    """2-D arrays or scipy matrices, one a sequence, on top of each other."""
+    blocks, lengths = [], []
+    for i, x in enumerate(X):
+        if not hasattr(x, "shape") or len(x.shape) != 2:
+            what = f"shape {x.shape}" if hasattr(x, "shape") else f"a {type(x).__name__}"
+            raise DataError(
+                f"sequence {i} is {what}; with numeric features every sequence is a 2-D array "
+                "or scipy matrix with a row a token"
+            )
+        n_features = x.shape[1] if n_features is None else n_features
+        if x.shape[1] != n_features:
+            raise DataError(f"sequence {i} has {x.shape[1]} columns, expected {n_features}")
+        block = sp.csr_matrix(x, dtype=np.float64)
+        if not np.isfinite(block.data).all():
+            entries = block.tocoo()
+            bad = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+            raise DataError(
+                f"sequence {i}, token {entries.row[bad]}, column {entries.col[bad]} "
+                f"is {entries.data[bad]}, not a finite number"
+            )
+        blocks.append(block)
+        lengths.append(x.shape[0])
+    stacked = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, n_features or 0))
+    return stacked, np.asarray(lengths, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The features of all tokens, end to end."""
+
+    lengths: np.ndarray
+    """(B,) tokens of each sequence"""
+    counts: np.ndarray
+    """(N,) features of each token"""
+    names: Iterable[str]
+    values: np.ndarray | None
+    """None when every value is 1"""
+
+    @classmethod
+    def of(cls, X: Sequence[Any]) -> _Tokens:
+        for i, sequence in enumerate(X):
+            if isinstance(sequence, str | Mapping) or not isinstance(sequence, Sequence):
+                raise DataError(
+                    f"sequence {i} is a {type(sequence).__name__}; "
+                    "a sequence is a list of tokens, a token a list of feature strings or a dict"
+                )
+        lengths = np.fromiter(map(len, X), np.int64, len(X))
+        tokens = list(itertools.chain.from_iterable(X))
+        kinds = set(map(type, tokens))
+        if kinds <= {list, tuple, set, frozenset}:
+            counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
+            names = list(itertools.chain.from_iterable(tokens))
+            if set(map(type, names)) <= {str}:
+                return cls(lengths, counts, names, None)
+        return cls._item_by_item(X, lengths)
+
+    @classmethod
+    def _item_by_item(cls, X: Sequence[Any], lengths: np.ndarray) -> _Tokens:
+        """The way for dicts, and for finding what is wrong."""
+        counts: list[int] = []
+        names: list[str] = []
+        values: list[float] = []
+        for i, sequence in enumerate(X):
+            for t, token in enumerate(sequence):
+                before = len(names)
+                for name, value in _items(token, f"sequence {i}, token {t}"):
+                    names.append(name)
+                    values.append(value)
+                counts.append(len(names) - before)
+        return cls(lengths, np.asarray(counts, np.int64), names, np.asarray(values))
+
+    def matrix(self, columns: np.ndarray, n_columns: int) -> sp.csr_matrix:
+        """The matrix with these columns, one an item; items of column −1 are left out."""
+        row_starts = np.concatenate([[0], np.cumsum(self.counts)])
+        known = columns >= 0
+        values = np.ones(len(columns)) if self.values is None else self.values
+        if not known.all():
+            row_starts = np.concatenate([[0], np.cumsum(known)])[row_starts]
+            columns, values = columns[known], values[known]
+        matrix = sp.csr_matrix(
+            (values, columns.astype(np.int32), row_starts.astype(np.int32)),
+            shape=(len(self.counts), n_columns),
+        )
+        matrix.sum_duplicates()
+        return matrix
+
+
+def _items(token: Any, where: str) -> Iterator[tuple[str, float]]:
+    """The features of one token as (name, value), by CRFsuite's rules for dicts."""
+    if isinstance(token, str) or not isinstance(token, Mapping | Iterable):
+        raise DataError(
+            f"{where} is {token!r}; a token is a list or set of feature strings, or a dict"
+        )
+    if not isinstance(token, Mapping):
+        for name in token:
+            if not isinstance(name, str):
+                raise DataError(f"{where}: feature {name!r} is not a string")
+            yield name, 1.0
+        return
+    for name, value in token.items():
+        if not isinstance(name, str):
+            raise DataError(f"{where}: feature name {name!r} is not a string")
+        if isinstance(value, str):
+            yield f"{name}:{value}", 1.0
+        elif isinstance(value, numbers.Real):
+            if not np.isfinite(float(value)):
+                raise DataError(f"{where}: feature {name!r} is {value}, not a finite number")
+            yield name, float(value)
+        elif isinstance(value, list | tuple | set | frozenset) and all(
+            isinstance(item, str) for item in value
+        ):
+            yield from ((f"{name}:{item}", 1.0) for item in value)
+        else:
+            raise DataError(
+                f"{where}: feature {name!r} is a {type(value).__name__}; "
+                "use a string, a number, a truth value or a list of strings"
+            )
