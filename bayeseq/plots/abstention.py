@@ -1,0 +1,78 @@
+"""Pictures of abstention."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayeseq.diagnostics.abstention import RiskCoverage
+from bayeseq.plots.style import GREY, axes_or_new, look, named, show_percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Below this coverage a handful of cases decide the risk: they do not set the height of the picture.
+STEADY_COVERAGE = 0.05
+
+
+def plot_risk_coverage(
+    curves: RiskCoverage | Mapping[str, RiskCoverage], ax: "Axes | None" = None
+) -> "Axes":
+    """The error rate among the cases kept, against the share kept, with its band.
+
+    A single curve comes with the best possible one and with the level of a random order; several,
+    a dict by name, share the axes.
+
+    >>> from bayeseq.diagnostics import risk_coverage
+    >>> curve = risk_coverage([["O", "B"]], [[[0.2, 0.8], [0.4, 0.6]]], ["B", "O"])
+    >>> plot_risk_coverage(curve).get_xlabel()
+    'coverage: share of tokens kept'
+    """
+    by_name = named(curves)
+    units = {curve.unit for curve in by_name.values()}
+    if len(units) != 1:
+        raise ValueError(f"curves of different units cannot share axes: {sorted(units)}")
+    ax = axes_or_new(ax)
+    for number, (name, curve) in enumerate(by_name.items()):
+        text = f"{name}, AURC {curve.aurc:.4f}" if name else f"observed, {curve.level:.0%} band"
+        _draw_curve(curve, number, text, ax)
+    first = next(iter(by_name.values()))
+    if len(by_name) == 1:
+        _draw_references(first, ax)
+        name = next(iter(by_name))
+        ax.set_title(f"Risk and coverage{', ' + name if name else ''}: AURC {first.aurc:.4f}")
+        ax.legend(loc="center left", fontsize="small")
+    else:
+        ax.set_title("Risk and coverage")
+        ax.legend(loc="upper left", fontsize="small")
+    ax.set(xlim=(0, 1), ylim=(0, 1.1 * max(map(_height, by_name.values()), default=1)))
+    ax.set_xlabel(f"coverage: share of {first.unit}s kept")
+    ax.set_ylabel(f"risk: {first.unit} error among those kept")
+    show_percent(ax.xaxis)
+    show_percent(ax.yaxis)
+    return ax
+
+
+def _draw_curve(curve: RiskCoverage, number: int, text: str, ax: "Axes") -> None:
+    style = look(number)
+    ax.fill_between(
+        curve.band_coverage, curve.lower, curve.upper, color=style["color"], alpha=0.2, linewidth=0
+    )
+    ax.plot(curve.coverage, curve.risk, label=text, **style)
+
+
+def _draw_references(curve: RiskCoverage, ax: "Axes") -> None:
+    ax.axhline(curve.error, color=GREY, linestyle=":", label="random order")
+    grid = np.linspace(0.001, 1, 1000)
+    ax.plot(grid, curve.oracle_risk(grid), color=GREY, linestyle="--", label="perfect order")
+
+
+def _height(curve: RiskCoverage) -> float:
+    """The highest risk that must be seen; 1 where there is none at all."""
+    risks = np.concatenate(
+        [
+            curve.risk[curve.coverage >= STEADY_COVERAGE],
+            curve.upper[curve.band_coverage >= STEADY_COVERAGE],
+        ]
+    )
+    return float(np.nanmax(risks)) or 1.0
