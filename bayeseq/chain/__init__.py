@@ -14,11 +14,13 @@ from bayeseq.chain.marginals import (
     score,
 )
 from bayeseq.chain.potentials import Chain, chain_from_padded, constrain
+from bayeseq.chain.recursions import ImpossibleSequenceError
 from bayeseq.chain.spans import inside_probability, span_log_prob
 
 __all__ = [
     "Chain",
     "Decoded",
+    "ImpossibleSequenceError",
     "Marginals",
     "chain_from_padded",
     "constrain",

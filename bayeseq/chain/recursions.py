@@ -172,6 +172,15 @@ def log_backward(chain: Chain) -> Tensor:
     return backward
 
 
+class ImpossibleSequenceError(ValueError):
+    """A sequence for which no labelling is possible, or whose scores are not numbers."""
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(f"sequence {sequence}{reason}")
+        self.sequence = sequence
+        self.reason = reason
+
+
 def require_labelling(log_partition: Tensor, numbers: Tensor | None = None) -> None:
     """Refuse chains in which every labelling is forbidden, by the number of the sequence.
 
@@ -183,8 +192,9 @@ def require_labelling(log_partition: Tensor, numbers: Tensor | None = None) -> N
     first = int(bad.nonzero()[0])
     number = first if numbers is None else int(numbers[first])
     if bool(torch.isneginf(log_partition[..., first]).any()):
-        raise ValueError(
-            f"sequence {number}: no labelling satisfies the constraints; "
-            "check the labels given as known and the forbidden transitions"
+        raise ImpossibleSequenceError(
+            number,
+            ": no labelling satisfies the constraints; "
+            "check the labels given as known and the forbidden transitions",
         )
-    raise ValueError(f"sequence {number} has a score that is infinite or not a number")
+    raise ImpossibleSequenceError(number, " has a score that is infinite or not a number")

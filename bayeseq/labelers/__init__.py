@@ -1,1 +1,6 @@
+"""What a user works with: the contract of a labeler, and the estimators."""
 
+from bayeseq.labelers.base import FitResult, SequenceLabeler
+from bayeseq.labelers.chain import ChainLabeler, ScoredEntity, ScoredLabelling
+
+__all__ = ["ChainLabeler", "FitResult", "ScoredEntity", "ScoredLabelling", "SequenceLabeler"]

@@ -1,0 +1,129 @@
+"""The hidden Markov model: counts, smoothed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from bayeseq.chain import Chain, constrain, forward_backward
+from bayeseq.data.batch import SequenceBatch
+from bayeseq.labelers.base import FitResult, TrainingData
+from bayeseq.labelers.chain import ChainLabeler, require_scheme
+
+
+class HMM(ChainLabeler):
+    """Hidden Markov model with discrete emissions, fitted by smoothed counts.
+
+    A token emits its features independently given its label, each from the label's distribution
+    over all features; overlapping features (a window of words, spelling) are simply all emitted,
+    which breaks the model's assumption and still beats the word alone ([hmsvm] section 8.1).
+    Features that are unknown at prediction emit nothing. Where labels are missing, or are sets,
+    the counts are expected counts, and EM repeats until the likelihood settles.
+
+    Parameters
+    ----------
+    smoothing : added to every count of an emission, transition and first label.
+    min_count : features that occur fewer times in training are left out.
+    scheme, decode : see `ChainLabeler`.
+    max_iter, tol : EM stops after so many rounds, or when the log-likelihood rises by less than
+        `tol` of itself; with all labels known one round is exact.
+
+    `result_.objective` holds the penalised log-likelihood of features and known labels by round:
+    log p(x, y) plus the log-prior of the smoothing.
+
+    >>> hmm = HMM().fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
+    >>> hmm.predict([[["a"], ["a"], ["b"]]])
+    [['A', 'A', 'B']]
+    """
+
+    log_initial_: np.ndarray
+    log_transitions_: np.ndarray
+    log_emissions_: np.ndarray
+
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        min_count: int = 1,
+        scheme: str | None = None,
+        decode: str = "viterbi",
+        max_iter: int = 100,
+        tol: float = 1e-6,
+    ) -> None:
+        self.smoothing = smoothing
+        self.min_count = min_count
+        self.scheme = scheme
+        self.decode = decode
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _learn(self, data: TrainingData) -> FitResult:
+        batch = data.batch
+        if self.smoothing <= 0:
+            raise ValueError(f"smoothing is {self.smoothing}; it must be above 0")
+        if batch.features.nnz and batch.features.data.min() < 0:
+            raise ValueError("an HMM emits features; their values cannot be negative")
+        if self.scheme is not None:
+            require_scheme(data, self.scheme)
+        assert batch.allowed is not None
+        began = time.perf_counter()
+        # The first round's counts: known labels as they are, the others spread over what is allowed
+        spread = batch.allowed.to(torch.float64)
+        spread /= spread.sum(-1, keepdim=True)
+        previous = batch.layout.previous
+        first = batch.layout.n_tokens - batch.layout.n_pairs
+        weights = batch.weights[batch.layout.sequence].unsqueeze(-1)
+        pairs = spread[previous].T @ (spread[first:] * weights[first:])
+        self._count(batch, spread * weights, pairs)
+        complete = bool((batch.allowed.sum(-1) == 1).all())
+        trace: list[float] = []
+        converged = False
+        while not converged and len(trace) < self.max_iter:
+            chain = constrain(self._scores(batch), allowed=batch.allowed)
+            found = forward_backward(chain, "sum", batch.weights)
+            trace.append(float(batch.weights @ found.log_partition) + self._log_prior())
+            change = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
+            converged = complete or change <= self.tol * abs(trace[-1])
+            if not converged:
+                assert found.pairs is not None
+                self._count(batch, found.unary * weights, found.pairs)
+        return FitResult(tuple(trace), converged, time.perf_counter() - began)
+
+    def _count(self, batch: SequenceBatch, labels: torch.Tensor, pairs: torch.Tensor) -> None:
+        """Set the probabilities from label counts (N, C) and label-pair counts (C, C)."""
+        first = labels[: batch.layout.n_tokens - batch.layout.n_pairs].sum(0).numpy()
+        emitted = (batch.features.T @ labels.numpy()).T
+        self.log_initial_ = self._normalised(first)
+        self.log_transitions_ = self._normalised(pairs.numpy())
+        self.log_emissions_ = self._normalised(emitted)
+
+    def _normalised(self, counts: np.ndarray) -> np.ndarray:
+        counts = counts + self.smoothing
+        return np.log(counts) - np.log(counts.sum(-1, keepdims=True))
+
+    def _log_prior(self) -> float:
+        tables = (self.log_initial_, self.log_transitions_, self.log_emissions_)
+        return self.smoothing * float(sum(table.sum() for table in tables))
+
+    def _scores(self, batch: SequenceBatch) -> Chain:
+        unary = torch.from_numpy(np.ascontiguousarray(batch.features @ self.log_emissions_.T))
+        starts = batch.layout.n_tokens - batch.layout.n_pairs
+        unary[:starts] += torch.from_numpy(self.log_initial_)
+        return Chain(unary, torch.from_numpy(self.log_transitions_), batch.layout)
+
+    def _tensors(self) -> dict[str, np.ndarray]:
+        return {
+            "log_initial": self.log_initial_,
+            "log_transitions": self.log_transitions_,
+            "log_emissions": self.log_emissions_,
+        }
+
+    def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
+        C, D = len(self.classes_), self.feature_space_.n_features
+        for name, shape in (("initial", (C,)), ("transitions", (C, C)), ("emissions", (C, D))):
+            table = tensors[f"log_{name}"].astype(np.float64)
+            if table.shape != shape or not np.isfinite(table).all():
+                raise ValueError(f"log_{name} is not a finite table of shape {shape}")
+            setattr(self, f"log_{name}_", table)

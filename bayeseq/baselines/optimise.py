@@ -1,0 +1,79 @@
+"""L-BFGS with a progress bar, a plain stopping rule, and something to show for an interrupt."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from bayeseq.labelers.base import FitResult
+
+PERIOD = 10
+"""Iterations over which the stopping rule looks back."""
+
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+def minimise(
+    objective: Objective,
+    start: np.ndarray,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: bool,
+    name: str,
+    watch: Callable[[float], None] | None = None,
+) -> tuple[np.ndarray, FitResult]:
+    """The minimum of a smooth function that also returns its gradient.
+
+    Stops when the objective fell by less than `tol` of itself over ten iterations. An interrupt
+    (Ctrl-C) ends the search and keeps the best point found so far, with a warning.
+    """
+    best = start
+    trace: list[float] = []
+    began = time.perf_counter()
+    bar = tqdm(total=None, desc=name, unit="it", disable=not progress, delay=2, leave=False)
+
+    def after_iteration(intermediate_result: OptimizeResult) -> None:
+        nonlocal best
+        best = intermediate_result.x.copy()
+        trace.append(float(intermediate_result.fun))
+        bar.update()
+        bar.set_postfix_str(f"objective {trace[-1]:.6g}", refresh=False)
+        if watch is not None:
+            watch(trace[-1])
+        if len(trace) > PERIOD:
+            before, now = trace[-1 - PERIOD], trace[-1]
+            if before - now <= tol * max(abs(now), np.finfo(float).tiny):
+                raise StopIteration
+
+    with bar:
+        try:
+            found = minimize(
+                objective,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                callback=after_iteration,
+                options={
+                    "maxiter": max_iter,
+                    "maxfun": 10 * max_iter,
+                    "ftol": 1e-15,
+                    "gtol": 1e-7,
+                    "maxcor": 6,
+                },
+            )
+        except KeyboardInterrupt:
+            message = f"interrupted after {len(trace)} iterations; the best weights so far are kept"
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            return best, FitResult(tuple(trace), False, time.perf_counter() - began, message)
+    converged = len(trace) < max_iter
+    message = "" if converged else f"{name} stopped after max_iter={max_iter} iterations"
+    if not converged:
+        warnings.warn(f"{message}; raise max_iter or tol", ConvergenceWarning, stacklevel=2)
+    return found.x, FitResult(tuple(trace), converged, time.perf_counter() - began, message)

@@ -1,0 +1,246 @@
+"""The contract of a labeler: scikit-learn's estimator, over sequences."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bayeseq.data.batch import SequenceBatch
+from bayeseq.data.errors import DataError
+from bayeseq.data.features import FeatureSpace
+from bayeseq.data.labels import Labels, LabelSpace, check_lengths
+from bayeseq.labelers.persistence import SavedModel, params_from_json, params_to_json, write_model
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a labeler learns from: one batch, and what its columns and labels mean."""
+
+    batch: SequenceBatch
+    features: FeatureSpace
+    labels: LabelSpace
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How the fitting went."""
+
+    objective: tuple[float, ...]
+    """The objective after each iteration (what is minimised or maximised: the labeler says)."""
+    converged: bool
+    seconds: float
+    message: str = ""
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were made."""
+        return len(self.objective)
+
+
+class SequenceLabeler(BaseEstimator, ABC):
+    """A model that gives each token of a sequence a label and says how sure it is.
+
+    `X` is a list of sequences. A sequence is a list of tokens and a token a list or set of feature
+    strings, or a dict feature → number, string or truth value; or a sequence is a 2-D array or
+    scipy sparse matrix with a row a token. `y` is a list of lists of labels: a string, None where
+    the label is missing, or a set of strings where it is one of several.
+
+    A subclass writes `__init__` (which only stores), `_learn`, `_marginals`, `_decode`, `_tensors`
+    and `_restore`. After `fit`, `classes_` holds the labels in the order of all probabilities,
+    `feature_space_` the features, `result_` how the fitting went, and `metadata_` (a dict, free for
+    the user, kept by `save`) whatever should be remembered with the model.
+    """
+
+    classes_: np.ndarray
+    feature_space_: FeatureSpace
+    label_space_: LabelSpace
+    result_: FitResult
+    metadata_: dict[str, Any]
+
+    # ---- what a subclass writes -----------------------------------------------------------------
+
+    @abstractmethod
+    def _learn(self, data: TrainingData) -> FitResult:
+        """Learn from labelled sequences and set the learned attributes, all at the end."""
+
+    @abstractmethod
+    def _marginals(self, batch: SequenceBatch) -> np.ndarray:
+        """(N, C) label probabilities of packed rows; `batch.allowed`, if any, holds."""
+
+    @abstractmethod
+    def _decode(self, batch: SequenceBatch) -> np.ndarray:
+        """(N,) label numbers of packed rows; `batch.allowed`, if any, holds."""
+
+    @abstractmethod
+    def _tensors(self) -> dict[str, np.ndarray]:
+        """The learned numbers, as they are saved."""
+
+    @abstractmethod
+    def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
+        """Take the learned numbers back; `classes_` and `feature_space_` are already there."""
+
+    # ---- fitting --------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Iterable[Any], y: Labels, sample_weight: Sequence[float] | None = None
+    ) -> Self:
+        """Learn from sequences X and their labels y; `sample_weight` weighs whole sequences."""
+        data = self._training_data(X, list(y), sample_weight)
+        self.result_ = self._learn(data)
+        self._set_spaces(data.features, data.labels)
+        self.metadata_ = {}
+        return self
+
+    def _training_data(
+        self, X: Iterable[Any], y: Labels, sample_weight: Sequence[float] | None
+    ) -> TrainingData:
+        features, matrix, lengths = FeatureSpace.learn(X, getattr(self, "min_count", 1))
+        if matrix.shape[0] == 0:
+            raise DataError("X holds no token; there is nothing to learn from")
+        check_lengths(y, lengths)
+        labels = LabelSpace.learn(y)
+        weights = _check_weights(sample_weight, len(lengths))
+        batch = SequenceBatch.of(matrix, lengths, labels.allowed(y, lengths), weights)
+        return TrainingData(batch, features, labels)
+
+    def _set_spaces(self, features: FeatureSpace, labels: LabelSpace) -> None:
+        self.feature_space_ = features
+        self.label_space_ = labels
+        self.classes_ = np.array(labels.classes, dtype=object)
+
+    # ---- predicting -----------------------------------------------------------------------------
+
+    def predict(self, X: Iterable[Any], given: Labels | None = None) -> list[list[str]]:
+        """The labels of each sequence.
+
+        `given` holds what is already known, in the shape of y: a label, None, or a set of allowed
+        labels for each token. The answer agrees with it, and the other tokens take it in.
+        """
+        batch = self._batch(X, given)
+        numbers = np.zeros(batch.layout.n_tokens, dtype=np.int64)
+        for rows, part in self._parts(batch):
+            numbers[rows] = self._decode(part)
+        return [self.classes_[row].tolist() for row in self._ragged(batch, numbers)]
+
+    def predict_proba(self, X: Iterable[Any], given: Labels | None = None) -> list[np.ndarray]:
+        """(T, C) label probabilities of each sequence, columns in the order of `classes_`."""
+        batch = self._batch(X, given)
+        proba = np.zeros((batch.layout.n_tokens, len(self.classes_)))
+        for rows, part in self._parts(batch):
+            proba[rows] = self._marginals(part)
+        return self._ragged(batch, proba)
+
+    def predict_marginals(
+        self, X: Iterable[Any], given: Labels | None = None
+    ) -> list[list[dict[str, float]]]:
+        """A dict label → probability for each token of each sequence."""
+        names = self.label_space_.classes if hasattr(self, "label_space_") else ()
+        return [
+            [dict(zip(names, row, strict=True)) for row in proba.tolist()]
+            for proba in self.predict_proba(X, given)
+        ]
+
+    def predict_single(self, x: Any) -> list[str]:
+        """The labels of one sequence."""
+        return self.predict([x])[0]
+
+    def predict_marginals_single(self, x: Any) -> list[dict[str, float]]:
+        """A dict label → probability for each token of one sequence."""
+        return self.predict_marginals([x])[0]
+
+    def score(
+        self, X: Iterable[Any], y: Labels, sample_weight: Sequence[float] | None = None
+    ) -> float:
+        """Token accuracy. Tokens whose label is missing do not count; a label set holds any of
+        its members to be right; a label never seen in training is always missed."""
+        predicted = self.predict(X)
+        y = list(y)
+        check_lengths(y, [len(labels) for labels in predicted])
+        weights = _check_weights(sample_weight, len(y))
+        right, total = 0.0, 0.0
+        for labels, found, weight in zip(y, predicted, weights, strict=True):
+            for true, label in zip(labels, found, strict=True):
+                if true is not None:
+                    right += weight * (label == true if isinstance(true, str) else label in true)
+                    total += weight
+        if total == 0:
+            raise DataError("no token of y has a label; there is nothing to score")
+        return right / total
+
+    def _batch(self, X: Iterable[Any], given: Labels | None) -> SequenceBatch:
+        check_is_fitted(self, "classes_")
+        matrix, lengths = self.feature_space_.matrix(X)
+        allowed = None if given is None else self.label_space_.allowed(given, lengths)
+        return SequenceBatch.of(matrix, lengths, allowed)
+
+    def _parts(self, batch: SequenceBatch) -> Iterable[tuple[np.ndarray, SequenceBatch]]:
+        """The batch in pieces that fit into memory, each with its packed rows in the whole."""
+        return batch.split(max(1, _SCORES_AT_ONCE // len(self.classes_) ** 2))
+
+    @staticmethod
+    def _ragged(batch: SequenceBatch, packed: np.ndarray) -> list[np.ndarray]:
+        flat = packed[batch.layout.unpacked_rows.numpy()]
+        bounds = np.cumsum(batch.layout.lengths.numpy())
+        return np.split(flat, bounds[:-1]) if len(bounds) else []
+
+    # ---- saving ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into a folder of JSON and safetensors files, whole or not at all."""
+        check_is_fitted(self, "classes_")
+        write_model(
+            path,
+            SavedModel(
+                kind=type(self).__name__,
+                params=params_to_json(self.get_params(deep=False)),
+                classes=self.label_space_.classes,
+                features=self.feature_space_.names,
+                n_features=self.feature_space_.n_features,
+                result=self.result_.__dict__,
+                metadata=self.metadata_,
+                tensors=self._tensors(),
+            ),
+        )
+
+    @classmethod
+    def _from_saved(cls, saved: SavedModel) -> Self:
+        """The labeler that was saved."""
+        try:
+            model = cls(**params_from_json(saved.params))
+            model._set_spaces(
+                FeatureSpace(saved.features, saved.n_features), LabelSpace(saved.classes)
+            )
+            model._restore(saved.tensors)
+            result = {**saved.result, "objective": tuple(saved.result["objective"])}
+            model.result_ = FitResult(**result)
+        except (TypeError, KeyError, ValueError, IndexError) as error:
+            raise DataError(
+                f"the saved {cls.__name__} does not fit together: {error}; save the model again"
+            ) from error
+        model.metadata_ = saved.metadata
+        return model
+
+
+_SCORES_AT_ONCE = 2**24
+"""Label-pair scores that a prediction holds in memory at once (128 MB)."""
+
+
+def _check_weights(weights: Sequence[float] | None, n_sequences: int) -> np.ndarray:
+    if weights is None:
+        return np.ones(n_sequences)
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n_sequences,):
+        raise DataError(
+            f"sample_weight has shape {array.shape}, expected one number for each of the "
+            f"{n_sequences} sequences"
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise DataError("sample_weight must hold finite numbers that are not negative")
+    return array

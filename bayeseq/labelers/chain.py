@@ -1,0 +1,241 @@
+"""Labelers whose scores form a chain: everything exact that a chain can answer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from bayeseq.chain import (
+    Chain,
+    ImpossibleSequenceError,
+    constrain,
+    entropy,
+    forward_backward,
+    kbest,
+    log_partition,
+    sample,
+    span_log_prob,
+    viterbi,
+)
+from bayeseq.data.batch import SequenceBatch
+from bayeseq.data.errors import DataError
+from bayeseq.data.labels import Labels
+from bayeseq.data.schemes import (
+    Entity,
+    continues,
+    entity_types,
+    scheme_constraints,
+    tags_to_entities,
+)
+from bayeseq.labelers.base import SequenceLabeler, TrainingData
+
+
+class ScoredLabelling(NamedTuple):
+    """A labelling of one sequence and its probability."""
+
+    labels: list[str]
+    probability: float
+
+
+class ScoredEntity(NamedTuple):
+    """An entity at [start, end) and the probability of exactly these boundaries and this label."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+class ChainLabeler(SequenceLabeler):
+    """A labeler that scores labels and neighbouring label pairs (a subclass writes `_scores`).
+
+    Two parameters are common to all of them. `decode` says what `predict` returns: "viterbi", the
+    one most probable labelling, or "marginal", the most probable label of each token; the two can
+    differ, and neither is a mistake. `scheme` names a tag scheme ("IOB2", "BIOES", …) whose
+    forbidden label pairs then have probability zero everywhere.
+    """
+
+    decode: str
+    scheme: str | None
+
+    @abstractmethod
+    def _scores(self, batch: SequenceBatch) -> Chain:
+        """The log-potentials of packed sequences."""
+
+    def _chain(self, batch: SequenceBatch) -> Chain:
+        chain = self._scores(batch)
+        if batch.allowed is not None:
+            chain = constrain(chain, allowed=batch.allowed)
+        return obey_scheme(chain, self.scheme, self.label_space_.classes)
+
+    def _marginals(self, batch: SequenceBatch) -> np.ndarray:
+        with _numbered(batch):
+            return forward_backward(self._chain(batch)).unary.numpy()
+
+    def _decode(self, batch: SequenceBatch) -> np.ndarray:
+        check_choice("decode", self.decode, ("viterbi", "marginal"))
+        if self.decode == "marginal":
+            return self._marginals(batch).argmax(-1)
+        with _numbered(batch):
+            return viterbi(self._chain(batch)).labels.numpy()
+
+    def predict_nbest(
+        self, X: Iterable[Any], n: int, given: Labels | None = None
+    ) -> list[list[ScoredLabelling]]:
+        """The n most probable labellings of each sequence with their probabilities, best first
+        (fewer where a sequence has fewer)."""
+        batch = self._batch(X, given)
+        found: list[list[ScoredLabelling]] = [[] for _ in range(batch.layout.n_sequences)]
+        for _, part in batch.split(max(1, self._tokens_at_once() // n)):
+            with _numbered(part):
+                chain = self._chain(part)
+                best, log_z = kbest(chain, n), log_partition(chain)
+            proba = (best.score - log_z).exp().tolist()
+            for j, labels in enumerate(best.labels):
+                for b, row in enumerate(part.layout.split(labels)):
+                    if proba[j][b] > 0:
+                        names = self.classes_[row.numpy()].tolist()
+                        found[part.numbers[b]].append(ScoredLabelling(names, proba[j][b]))
+        return found
+
+    def predict_entities(
+        self, X: Iterable[Any], given: Labels | None = None
+    ) -> list[list[ScoredEntity]]:
+        """The entities of the predicted labels, each with the probability that exactly this
+        stretch of tokens is an entity of exactly this type."""
+        X = list(X)
+        entities = [tags_to_entities(labels) for labels in self.predict(X, given)]
+        scores = self.entity_proba(X, entities, given)
+        return [
+            [ScoredEntity(*entity, p) for entity, p in zip(row, proba.tolist(), strict=True)]
+            for row, proba in zip(entities, scores, strict=True)
+        ]
+
+    def entity_proba(
+        self, X: Iterable[Any], entities: Sequence[Sequence[Entity]], given: Labels | None = None
+    ) -> list[np.ndarray]:
+        """The probability of each candidate entity (start, end, label), on the best path or not:
+        exactly these boundaries and this label, summed over all labellings that say so."""
+        batch = self._batch(X, given)
+        if len(entities) != batch.layout.n_sequences:
+            raise DataError(
+                f"X has {batch.layout.n_sequences} sequences, entities has {len(entities)}"
+            )
+        types = entity_types(self.label_space_.classes)
+        joins = torch.from_numpy(continues(self.label_space_.classes))
+        members = {
+            kind: torch.tensor([kind == found for found in types]) for kind in set(types) - {None}
+        }
+        none = torch.zeros(len(types), dtype=torch.bool)
+        proba = [np.zeros(len(row)) for row in entities]
+        for _, part in batch.split(self._tokens_at_once()):
+            spans, inside, places = [], [], []
+            for b, i in enumerate(part.numbers.tolist()):
+                for k, (start, end, label) in enumerate(entities[i]):
+                    n = int(part.layout.lengths[b])
+                    if not 0 <= start < end <= n:
+                        raise DataError(
+                            f"sequence {i}: entity ({start}, {end}, {label!r}) does not lie in its "
+                            f"{n} tokens"
+                        )
+                    spans.append((b, start, end))
+                    inside.append(members.get(label, none))
+                    places.append((i, k))
+            if spans:
+                with _numbered(part):
+                    found = span_log_prob(
+                        self._chain(part), torch.tensor(spans), torch.stack(inside), joins
+                    )
+                for (i, k), p in zip(places, found.exp().tolist(), strict=True):
+                    proba[i][k] = min(p, 1.0)
+        return proba
+
+    def log_likelihood(self, X: Iterable[Any], y: Labels) -> np.ndarray:
+        """(B,) log p(y | x) of each sequence; missing labels and label sets are summed over."""
+        batch = self._batch(X, list(y))
+        found = np.zeros(batch.layout.n_sequences)
+        for _, part in batch.split(self._tokens_at_once()):
+            classes = self.label_space_.classes
+            free = obey_scheme(self._scores(part), self.scheme, classes)
+            found[part.numbers] = log_partition(self._chain(part)) - log_partition(free)
+        return found
+
+    def predict_entropy(self, X: Iterable[Any], given: Labels | None = None) -> np.ndarray:
+        """(B,) the entropy in nats of each sequence's distribution over whole labellings."""
+        batch = self._batch(X, given)
+        found = np.zeros(batch.layout.n_sequences)
+        for _, part in batch.split(self._tokens_at_once()):
+            with _numbered(part):
+                found[part.numbers] = entropy(self._chain(part))
+        return found
+
+    def sample_labels(
+        self,
+        X: Iterable[Any],
+        draws: int,
+        given: Labels | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[list[str]]]:
+        """For each sequence, `draws` labellings drawn from the model's distribution."""
+        batch = self._batch(X, given)
+        seed = np.random.default_rng(random_state).integers(2**63)
+        generator = torch.Generator().manual_seed(int(seed))
+        found: list[list[list[str]]] = [[] for _ in range(batch.layout.n_sequences)]
+        for _, part in batch.split(max(1, self._tokens_at_once() // draws)):
+            with _numbered(part):
+                drawn = sample(self._chain(part), draws, generator)
+            for b, rows in enumerate(part.layout.split(drawn, dim=-1)):
+                found[part.numbers[b]] = self.classes_[rows.numpy()].tolist()
+        return found
+
+    def _tokens_at_once(self) -> int:
+        check_is_fitted(self, "classes_")
+        return max(1, 2**24 // len(self.classes_) ** 2)
+
+
+def obey_scheme(chain: Chain, scheme: str | None, classes: Sequence[str]) -> Chain:
+    """The chain with the label pairs that a tag scheme forbids taken out."""
+    if scheme is None:
+        return chain
+    rules = scheme_constraints(classes, scheme)
+    return constrain(
+        chain,
+        pairs=torch.from_numpy(rules.pairs),
+        start=torch.from_numpy(rules.start),
+        end=torch.from_numpy(rules.end),
+    )
+
+
+def require_scheme(data: TrainingData, scheme: str) -> None:
+    """Refuse training labels that a tag scheme forbids, by the number of the sequence."""
+    batch, C = data.batch, len(data.labels.classes)
+    zeros = torch.zeros((batch.layout.n_tokens, C), dtype=torch.float64)
+    chain = constrain(Chain(zeros, zeros.new_zeros(C, C), batch.layout), allowed=batch.allowed)
+    possible = torch.isfinite(log_partition(obey_scheme(chain, scheme, data.labels.classes)))
+    if not bool(possible.all()):
+        raise DataError(
+            f"sequence {int((~possible).nonzero()[0])}: its labels are not {scheme}; "
+            "convert them with convert_tags, or leave out the scheme"
+        )
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a parameter that is none of the names it may be."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
+
+
+@contextmanager
+def _numbered(batch: SequenceBatch) -> Iterator[None]:
+    """Name the caller's sequence, not the batch's, when one is impossible."""
+    try:
+        yield
+    except ImpossibleSequenceError as error:
+        number = int(batch.numbers[error.sequence])
+        raise ImpossibleSequenceError(number, error.reason) from None

@@ -1,0 +1,194 @@
+"""Model folders: config.json, vocab.json, model.safetensors. Reading one runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as tensors_to_bytes
+
+from bayeseq.data.errors import DataError
+
+FORMAT = 1
+CONFIG, VOCAB, TENSORS = "config.json", "vocab.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """All that a model folder holds."""
+
+    kind: str
+    """The labeler's class name"""
+    params: dict[str, Any]
+    classes: tuple[str, ...]
+    features: tuple[str, ...] | None
+    n_features: int
+    result: dict[str, Any]
+    metadata: dict[str, Any]
+    tensors: Mapping[str, np.ndarray]
+
+
+def write_model(path: str | os.PathLike[str], model: SavedModel) -> None:
+    """Write a model folder: under a temporary name first, then renamed, so that a crash leaves
+    either the old folder or the new one. A folder that is not a model is never overwritten."""
+    target = Path(path)
+    if target.exists() and not (target / CONFIG).is_file() and not _is_empty_folder(target):
+        raise DataError(f"{target} exists and is not a model folder; choose another name")
+    vocab = {"n_features": model.n_features, "features": model.features}
+    files = {
+        VOCAB: json.dumps(vocab, ensure_ascii=False, indent=0).encode(),
+        TENSORS: tensors_to_bytes({k: np.ascontiguousarray(v) for k, v in model.tensors.items()}),
+    }
+    config = {
+        "format": FORMAT,
+        "bayeseq": _version(),
+        "class": model.kind,
+        "params": model.params,
+        "classes": model.classes,
+        "result": model.result,
+        "metadata": model.metadata,
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    }
+    try:
+        files[CONFIG] = json.dumps(config, ensure_ascii=False, indent=2, allow_nan=True).encode()
+    except TypeError as error:
+        raise DataError(f"metadata_ holds something that JSON cannot: {error}") from error
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for name, content in files.items():
+            with open(work / name, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        work.chmod(0o755)
+        if target.exists():
+            old = work.with_name(work.name + ".old")
+            target.rename(old)
+            work.rename(target)
+            shutil.rmtree(old)
+        else:
+            work.rename(target)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def read_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model folder, or say what is wrong with it."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; give the folder that `save` wrote")
+    config = _read_json(folder / CONFIG)
+    try:
+        if config["format"] != FORMAT:
+            raise DataError(
+                f"{folder / CONFIG} has format {config['format']!r}, this version reads {FORMAT}; "
+                f"the model was written by bayeseq {config.get('bayeseq')}"
+            )
+        for name in (VOCAB, TENSORS):
+            found = hashlib.sha256(_read_bytes(folder / name)).hexdigest()
+            if found != config["sha256"][name]:
+                raise DataError(
+                    f"{folder / name} is not the file that was saved (truncated, changed, or from "
+                    "another model); copy the folder again from where it was saved"
+                )
+        vocab = _read_json(folder / VOCAB)
+        names = vocab["features"]
+        return SavedModel(
+            kind=_typed(config["class"], str),
+            params=_typed(config["params"], dict),
+            classes=_strings(config["classes"]),
+            features=None if names is None else _strings(names),
+            n_features=_typed(vocab["n_features"], int),
+            result=_typed(config["result"], dict),
+            metadata=_typed(config["metadata"], dict),
+            tensors=load_tensors(_read_bytes(folder / TENSORS)),
+        )
+    except (KeyError, TypeError, SafetensorError) as error:
+        raise DataError(f"{folder} is not a bayeseq model: {error!r}") from error
+
+
+def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments as JSON; a tuple becomes {"tuple": […]}."""
+    return {name: _to_json(name, value) for name, value in params.items()}
+
+
+def params_from_json(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `params_to_json`."""
+    return {name: _from_json(value) for name, value in params.items()}
+
+
+def _to_json(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float | np.integer | np.floating):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, tuple):
+        return {"tuple": [_to_json(name, item) for item in value]}
+    if isinstance(value, list):
+        return [_to_json(name, item) for item in value]
+    raise DataError(
+        f"parameter {name} is a {type(value).__name__}, which a model file cannot hold; "
+        "use a number, string, truth value, list or tuple"
+    )
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(_from_json(item) for item in value["tuple"])
+    if isinstance(value, list):
+        return [_from_json(item) for item in value]
+    return value
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{path.parent} is not a bayeseq model: {path.name} cannot be read ({error.strerror})"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_read_bytes(path))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON ({error}); copy the folder again") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds a {type(found).__name__}, not the settings of a model")
+    return found
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected a {kind.__name__}, found {value!r:.60}")
+    return value
+
+
+def _strings(values: Any) -> tuple[str, ...]:
+    return tuple(_typed(value, str) for value in _typed(values, list))
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _version() -> str:
+    try:
+        return version("bayeseq")
+    except PackageNotFoundError:
+        return "unknown"
