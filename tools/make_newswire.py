@@ -40,17 +40,26 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-SEED = 20
+SEED = 21
 N_SENTENCES = 400
+REUSE = 0.7  # how often an old name comes back: some names are always in the news
 TARGET = Path(__file__).resolve().parents[1] / "bayeseq" / "data" / "newswire.conll"
 
 Token = tuple[str, str]
 Forms = dict[str, str]
+Item = TypeVar("Item")
 
 
-def listed(text: str, separator: str | None = None) -> list[str]:
-    return text.split(separator)
+def words(text: str) -> list[str]:
+    """The words of a text, parted by spaces."""
+    return text.split()
+
+
+def names(text: str) -> list[str]:
+    """The names of a text, parted by commas, since a name may have spaces."""
+    return text.split(",")
 
 
 # --- Persons: worlds of sound, each with women's and men's first names and surnames -------------
@@ -65,8 +74,8 @@ WORLDS: tuple[tuple[str, str, str], ...] = (
     (
         "Signe Ilse Henrike Jorunn Liv Ragna Birte Solvei Anneke Mette Grethe Ylva Dagny Trude",
         "Anders Torvald Matthis Kaspar Ulf Emmerich Detlev Joost Sievert Eskil Halvard Reinout",
-        "Brannholt Lindqvarn Vestergraf Storvik Grimsgaard Eikmann Rothwald Kesselring Oosterlinck "
-        "Haverkamp Nordahlen Tjelstad Weddigen Skovmark Bergsla Dreyhaupt Vinterholt Hjelmstad",
+        "Brannholt Lindqvarn Vestergraf Storvik Grimsgaard Eikmann Rothwald Kesselgau Oosterlinck "
+        "Haverkamp Nordahlen Tjelstad Weddinghold Skovmark Bergsla Dreyhaupt Vinterholt Hjelmstad",
     ),
     (
         "Elisea Ottavia Lucinda Noémie Inès Celestina Delphine Serafina Graciela Maëlle Fiorella",
@@ -103,24 +112,22 @@ WORLDS: tuple[tuple[str, str, str], ...] = (
         "Venkatora Bhattanur Kulwadi Deshwari Iyerkar Ramanjit Chaudrani Pillanand Sengarup",
     ),
 )
-# Surnames that are also towns and companies, and ordinary words that are also surnames. These go
-# only with the rarer first names, so that no living person is named by chance.
-TWINS = listed(
-    "Marlow Halden Tessel Corvane Stanmere Lindmoor Harcott Selby-Moor Varrick Ostwin Calder "
-    "Pellmark Tolland Aldery"
-)
-WORD_SURNAMES = listed(
+# Surnames that are also towns and companies, and ordinary words that are also names. Of the latter
+# only one goes into a full name, beside an invented or rare one, so that nobody real is named.
+TWINS = words("Marlow Halden Tessel Corvane Harcott Selby-Moor Varrick Calder Tolland Aldery")
+WORD_SURNAMES = words(
     "May Grant Rose Banks Summer Winter Price Stone Hope Field Bishop Major Judge Law Early Moon "
     "Waters Church Page Marsh Bank Close Frost Little Park Best Street Savage"
 )
 WORD_FIRST_NAMES = "Grace Hope April June Dawn Faith Summer", "Mark Will Bill Frank Art Rich Pat"
 PARTICLES = {1: ("van der", "von", "van", "ter"), 2: ("de la", "di", "del", "da")}  # by world
+SURNAME_FIRST = 5  # the world that writes the surname before the first name
 
 # --- Places -------------------------------------------------------------------------------------
 
 COUNTRIES: tuple[Forms, ...] = tuple(
     dict(zip(("name", "adj", "people"), row.split("/"), strict=True))
-    for row in listed(
+    for row in words(
         "Norland/Norlandic/Norlanders Sarvia/Sarvian/Sarvians Veldmark/Veldish/Veldmarkers "
         "Orlanda/Orlandan/Orlandans Toskaya/Toskayan/Toskayans Meridane/Meridanese/Meridanese "
         "Ambria/Ambrian/Ambrians Qadesh/Qadeshi/Qadeshis Lokwana/Lokwanan/Lokwanans "
@@ -128,7 +135,7 @@ COUNTRIES: tuple[Forms, ...] = tuple(
         "Brevony/Brevon/Brevons Kharistan/Kharistani/Kharistanis"
     )
 )
-TOWNS = listed(
+TOWNS = names(
     "Kestrin,Tarvik,Marlow,Brannholt,Lyssen,Oskara,Port Amrel,Halden,New Dunmere,San Orello,"
     "Belograv,Tessel,Hanamori,Lokwembe,Stanmere,Ust-Varga,Pontevarro,Villa Serrat,Qasr Imra,"
     "Grimsund,Wexcombe,Lindmoor,Ndarisa,Monte Lirio,Harcott,Sollenau,Dravosk,Aldery,Corvane,"
@@ -136,141 +143,132 @@ TOWNS = listed(
     "Thornwick,Porto Selva,Varrick,Rask,Umm Tarif,Kyomura,Nether Wyne,Oldenkirch,Bramford Quay,"
     "Ostwin,Santa Ilaria,Jablonec Dol,Muhembo,Pellmark,Cradock Hill,Silverton Bay,Hope,"
     "Lowmarket,Tarn,Sandry,Église-Haute,Kaltenbrück,Vorosk,Selby-Moor,Amberley Cross,Dunwater,"
-    "Greyport,Fort Ellis,Kuznets,Rimfax,Laguna Roja,Al Marra,Mbeko,Shirotsu,Bishop,Early",
-    ",",
+    "Greyport,Fort Ellis,Kuznets,Rimfax,Laguna Roja,Al Marra,Mbeko,Shirotsu,Bishop,Early"
 )
-REGIONS = listed(
-    "Lake Tolm,the Ansk valley,Upper Marlow,Cape Morrow,Mount Ilvar,the River Wyne,North Halden,"
-    "the Gulf of Amrel,Serra Alta,the Strait of Oskara,Lower Sarvia,the Tarn Hills,East Brevony,"
-    "Gannet Island,the Isle of Rask,the Drava plain,Southmarch,Val d'Orsa,the Grey Coast,"
-    "Inner Kharistan,Hopewell County,the Sea of Lirio,Westerfold,the Qadesh desert",
-    ",",
+REGIONS = names(
+    "the Ansk valley,Upper Marlow,Serra Alta,North Halden,Southmarch,Lower Sarvia,the Tarn Hills,"
+    "East Brevony,Gannet Island,the Drava plain,Val d'Orsa,Inner Kharistan,Hopewell County,"
+    "Westerfold,the Qadesh desert,the Isle of Rask"
 )
-STREETS = listed("{s} Street,{s} Square,{s} Road,{t} Bridge,{s} Lane,the {t} Tunnel,Quay {d}", ",")
-GROUNDS = listed("{s} Park,{s} Stadium,{t} Arena,{s} Road,the {s} Oval", ",")
-BUILDINGS = listed("{s} Hall,{t} Cathedral,the {s} Theatre,{t} Castle,{s} House,{t} Abbey", ",")
-STATIONS = listed("{t} Airport,{t} Central Station,Pier {d},{s} Street Station,{t} Ferry Port", ",")
-RIVERS = listed(
-    "the River Wyne,the Ansk,the River Tolm,the Drava Canal,the Marlow,the Little Orsa", ","
+WATERS = names(
+    "Lake Tolm,the Gulf of Amrel,Morrow Bay,the Strait of Oskara,the Grey Coast,the Sea of Lirio,"
+    "Cape Hanamori,the Marlow Sound"
 )
+STREETS = names("{s} Street,{s} Square,{s} Road,{s} Lane,{t} Parade,Avenue {d}")
+GROUNDS = names("{s} Park,{s} Stadium,{t} Arena,{s} Road,the {s} Oval")
+BUILDINGS = names("{s} Hall,{t} Cathedral,the {s} Theatre,{t} Castle,{s} House,{t} Abbey")
+STATIONS = names("{t} Airport,{t} Central Station,Pier {d},{s} Street Station,{t} Ferry Port")
+RIVERS = names("the River Wyne,the Ansk,the River Tolm,the Drava Canal,the Marlow,the Little Orsa")
 
 # --- Organisations ------------------------------------------------------------------------------
 
-ROOTS = listed(
-    "Corvane Aurivo Tessel Vantrell Quillon Marlow Nordalux Brightmoor Halden Pellmark Omnera "
-    "Castellan Ravelin Summit Sunder Tolland Ferrowick Anchor Delphar Orchard Zemtek Varrick "
-    "Kinfolk Calder Solvane Hexagon Brasswell Meridian Ostwin Crosswind Trinova Lantern Harcott "
-    "Redwater Polaris-Veld Grant Winter Stone Arbo Frost Bryndis Lumen Wadja Tatsuma Kivero"
+ROOTS = words(
+    "Corvane Aurivo Tessel Vantrell Quillon Marlow Nordalux Brightmoor Halden Pellmark Omnerel "
+    "Castelvar Ravelock Thimble Sunder Tolland Ferrowick Hedgerow Delphar Almanac Zemtek Varrick "
+    "Kinfold Calder Solvane Hexholm Brasswell Meridoc Ostwin Crosswater Triskova Ladder Harcott "
+    "Reedwater Polveld Grant Winter Stone Arboquil Frost Bryndal Lumerick Wadja Tatsumo Kivero"
 )
-FIRM_ENDINGS = listed(
+FIRM_ENDINGS = names(
     "Group,Holdings,Steel,Airlines,Foods,Bank,Energy,Motors,Insurance,Software,Pharma,Ltd,Inc.,"
-    "plc,AG,SA,Logistics,Telecom,Mining,Capital,Shipping,Partners,& Sons,Brothers,Stores,Press",
-    ",",
+    "plc,AG,SA,Logistics,Telecom,Mining,Capital,Shipping,Partners,& Sons,Brothers,Stores,Press"
 )
-BRANDS = listed("lumivo qerra yundle tamquil fenn ozzat plinkt hush thistle wren eelo kupa")
-UNIVERSITIES = listed(
+BRANDS = words("lumivo qerra yundle tamquil nettle fennik ozzat plinkt teasel sorrel kuppa")
+UNIVERSITIES = names(
     "the University of {t},{t} University,the {s} Institute,{s} College,the University of {n},"
-    "the Institute for {n.adj} Studies,{t} Technical College",
-    ",",
+    "the Institute for {n.adj} Studies,{t} Technical College"
 )
-HOSPITALS = listed("{t} General Hospital,St. Hedda's Hospital,{s} Clinic,the {t} Infirmary", ",")
-MUSEUMS = listed(
+HOSPITALS = names("{t} General Hospital,St. Hedda's Hospital,{s} Clinic,the {t} Infirmary")
+MUSEUMS = names(
     "the National Gallery of {n},the {t} Museum of Glass,the {s} Collection,the Academy of Arts,"
-    "{t} Opera,the {t} Philharmonic,the Royal Society of {n}",
-    ",",
+    "the Royal Society of {n},the House of Clocks"
 )
-SCHOOLS = listed("{t} High School,{s} Academy,St. Ottilia's School,{t} Girls' School", ",")
-REGULATORS = listed(
-    "the Public Audit Office,the {n} Rail Authority,the Agency for Food Safety,the {t} Port Authority,"
-    "the Joint River Commission,the Office for Fair Trading,the Coastal Fisheries Board",
-    ",",
+STAGES = names("{t} Opera,the {t} Philharmonic,the {s} Players,the National Ballet of {n}")
+RAILWAYS = names("the {n} Rail Inspectorate,{n} Railways,the Transit Board,{t} Tramways")
+SCHOOLS = names("{t} High School,{s} Academy,St. Ottilia's School,{t} Girls' School")
+REGULATORS = names(
+    "the Public Audit Office,the {n} Rail Inspectorate,the Agency for Food Safety,"
+    "the Markets Board,the Joint River Commission,the Office for Fair Trading,"
+    "the {t} Chamber of Commerce"
 )
-SURVEYS = listed(
-    "the Polar Survey Institute,the {n} Space Agency,the Northern Bird Trust,the {s} Observatory,"
-    "the Earth Science Bureau",
-    ",",
+SURVEYS = names(
+    "the Polar Survey Institute,the {n} Space Agency,the Northern Sky Institute,"
+    "the {s} Ice Observatory,the Earth Science Bureau"
 )
-STATISTICIANS = listed(
-    "the Central Statistics Bureau,the {n} Labour Office,the Ministry of Trade,the Census Board",
-    ",",
+STATISTICIANS = names(
+    "the Central Statistics Bureau,the Labour Office,the Ministry of Trade,the Census Board"
 )
-UNIONS = listed(
+UNIONS = names(
     "the Union of Dock Workers,the Confederation of Teachers,the Council of Free Unions,"
-    "the Federation of Small Growers,Solidarity {t}",
-    ",",
+    "the Federation of Small Growers,Fair Pay {t}"
 )
-SPORT_BODIES = listed(
+SPORT_BODIES = names(
     "the {n} Football Union,the World Sailing League,the {n} Cycling Union,the League of Clubs,"
-    "the {n} Athletics Federation",
-    ",",
+    "the {n} Athletics Federation"
 )
-RESCUERS = listed(
-    "the Air Accidents Bureau,the {n} Coastguard,Help Now,the Order of Saint Hedda", ","
+RESCUERS = names(
+    "the Air Accidents Bureau,the {n} Rescue Service,Help Now,the Order of Saint Hedda"
 )
-COURTS = listed(
-    "the {t} District Court,the Supreme Court of {n},the {t} Court of Appeal,the High Court", ","
+COURTS = names(
+    "the {t} District Court,the Supreme Court of {n},the {t} Court of Appeal,the High Court"
 )
-CENTRAL_BANKS = listed("the Bank of {n},the Central Bank of {n},{n} National Bank", ",")
-PARTIES = listed(
-    "the Green Accord,the People's Alliance,the Liberal Union,the Farmers' League,the Reform Bloc,"
-    "New Dawn,Unity,Forward,National Renewal,the Social Centre Party,the Workers' Front,Free {n},"
-    "Hope,the Island Party,Common Sense",
-    ",",
+CENTRAL_BANKS = names("the Bank of {n},the Central Bank of {n},{n} National Bank")
+PARTIES = names(
+    "the Green Accord,the People's Alliance,the Liberal Compact,the Growers' League,"
+    "the Reform Bloc,New Dawn,Unity,Forward,National Renewal,the Social Centre Party,"
+    "the Workers' Front,Free {n},Hope,the Island Party,Common Sense"
 )
-MEDIA = listed(
+MEDIA = names(
     "the {t} Herald,the Evening Lantern,the {t} Courier,Radio {t},{n} Today,the Harbour Gazette,"
-    "the Daily Plough,the {t} Star,Channel Six,the Financial Compass,the {n.adj} Press Service",
-    ",",
+    "the Daily Plough,the {t} Star,Channel Forty,the Financial Compass,the {n.adj} Press Service"
 )
-CLUB_ENDINGS = listed("Rovers United Wanderers City Athletic FC Harriers Albion")
-CLUB_STARTS = listed("Sporting,Dynamo,Union,Red Star,Racing", ",")
+CLUB_ENDINGS = words("Rovers United Wanderers City Athletic FC Harriers Albion")
+CLUB_STARTS = names("Sporting,Dynamo,Union,Red Star,Racing")
 
 # --- Words outside of names ---------------------------------------------------------------------
 
 WORDS: dict[str, Sequence[str]] = {
-    "day": listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
-    "month": listed("January February March April May June July August September October"),
+    "day": words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
+    "month": words("January February March April May June July August September October"),
     "pct": [f"{whole}.{tenth}" for whole in range(1, 48) for tenth in (2, 4, 7, 9)],
     "money": [
         f"{amount} {unit}"
         for amount in ("2.4", "11", "36", "58.5", "120", "310", "475", "1.2", "7.8", "90")
         for unit in ("million crowns", "million marks", "billion crowns", "million florins")
     ],
-    "score": listed("1-0 2-0 2-1 3-1 3-2 4-0 4-2 5-1"),
+    "score": words("1-0 2-0 2-1 3-1 3-2 4-0 4-2 5-1"),
     "sets": ["6-4 7-5", "6-2 6-3", "7-6 4-6 6-1", "6-0 6-4", "3-6 6-3 7-5"],
-    "event": listed(
-        "Tarvik Open,Marlow Cup,Festival of Lights,Kestrin Marathon,Golden Reed Awards,"
-        "World Rowing Championships,Lyssen Book Fair,Halden Classic,Feast of Saint Hedda,"
-        "Grand Prix of Sarvia,Winter Games,Harvest Ball",
-        ",",
+    "cup": names(
+        "Tarvik Open,Marlow Cup,Kestrin Marathon,World Rowing Championships,Halden Classic,"
+        "Grand Prix of Sarvia,Winter Games"
     ),
-    "product": listed(
-        "Corvane 5,Tessel Runner,Halden Mark II,Aurivo Sport,X-40 tablet,Marlow Light,Zemtek One",
-        ",",
+    "feast": names(
+        "Festival of Lights,Golden Reed Awards,Lyssen Book Fair,Feast of Saint Hedda,Harvest Ball,"
+        "Summer Song Contest"
     ),
-    "ship": listed(
-        "Northern Hope,Sea Rose,Pride of Tarvik,Marlow Star,Queen Ottavia,Grey Heron", ","
+    "product": names(
+        "Corvane 5,Tessel Runner,Halden Mark II,Aurivo Sport,X-40 tablet,Marlow Light,Zemtek One"
     ),
-    "horse": listed("Summer Rain,Iron Bishop,Grey Marlow,Lady Kestrin,Never Early", ","),
-    "prize": listed("Brannholt Prize,Marlow Medal,Okwembe Award,Rose Prize", ","),
-    "ordinal": listed("second third fourth fifth sixth seventh"),
-    "law": listed("Clean Rivers Act,Fair Rents Bill,Night Work Order,Ports and Harbours Act", ","),
+    "ship": names("Northern Hope,Sea Rose,Pride of Tarvik,Marlow Star,Queen Ottavia,Grey Heron"),
+    "horse": names("Summer Rain,Iron Bishop,Grey Marlow,Lady Kestrin,Never Early"),
+    "prize": names("Brannholt Prize,Marlow Medal,Okwembe Award,Rose Prize"),
+    "ordinal": words("second third fourth fifth sixth seventh"),
+    "law": names("Clean Rivers Act,Fair Rents Bill,Night Work Order,Ports and Harbours Act"),
 }
 
 STORIES = r"""
-{p} , the [new|former|acting] [mayor|governor] of {t} , [resigned|stood down] on {day} after
-  [a row over|questions about] the cost of [a tram line|the harbour wall|two new schools] .
+{p} , the [new|former|acting] [mayor|governor] of {t} , [resigned|stood down] on {day} after [a
+  row over|questions about] the cost of [a tram line|the harbour wall|two new schools] .
 
 The government of {n} [approved|rejected] a plan on {day} to [sell|close] {#3-20} state-owned
   [mines|mills|ferries] .
 Finance Minister {p} said the [measure|decision] would save {money} over four years .
 
-{p} of {y} won the {t} seat with {pct} percent of the vote , ahead of {p2} of {y2} .
+{p} of {y} won the {t} seat with {#31-69}.{#1-9} percent of the vote , ahead of {p2} of {y2} .
 
 " We will not be hurried , " {p.last} told reporters in {t} .
 
-Prime Minister {p} flew to {t} on {day} for talks with {n.adj} President {p2} on
-  [fishing rights|gas prices|border crossings] , officials said .
+Prime Minister {p} flew to {t} on {day} for talks with {n.adj} President {p2} on [fishing
+  rights|gas prices|border crossings] , officials said .
 " {p2.last} knows what we want , " one of them added .
 
 Will {p.last} run again ?
@@ -323,9 +321,11 @@ The {n.adj} parliament was dissolved on {day} , {#3-9} months before its term wa
 
 {n.people} living abroad [may|will] vote by post for the first time this {month} .
 
-Turnout was {pct} percent in {t} but only {pct} percent in {t2} , election officials said .
+Turnout was {#50-89}.{#1-9} percent in {t} but only {#21-49}.{#1-9} percent in {t2} , election
+  officials said .
 
-President {p.last} 's motorcade was held up for an hour on {street} by a [herd of goats|burst pipe] .
+President {p.last} 's motorcade was held up for an hour on {street} by a [flock of geese|burst
+  pipe] .
 
 Who is {p} ?
 A former [dentist|ferry captain|hurdler] with no party , no programme and {#20-80},000 votes .
@@ -334,15 +334,16 @@ A former [dentist|ferry captain|hurdler] with no party , no programme and {#20-8
 
 Talks between {y} and {y2} broke down late on {day} , {m} reported .
 
-{t.up} , {month} {#1-28} - {p} was sworn in as president of {n} on {day} before {#200-900} guests .
+{t.up} , {month} {#1-28} - {p} was sworn in as president of {n} on {day} before {#200-900} guests
+  .
 
 {t.up} , {month} {#1-28} - Police fired [tear gas|water cannon] at [students|farmers] outside
   parliament on {day} , witnesses said .
 
-{t.up} ( {m.bare} ) - {y} will not take part in the [autumn|spring] election .
+{t.up} ( {m.bare} ) - Members of {y} will not take part in the [autumn|spring] election .
 
-{n} and {n2} signed a [customs|fishing] accord in {t} on {day} after {#2-9} years of talks , ending
-  a quarrel that began when {n} closed {r} to foreign trawlers .
+{n} and {n2} signed a [customs|fishing] accord in {t} on {day} after {#2-9} years of talks ,
+  ending a quarrel that began when {n} closed {sea} to foreign trawlers .
 
 Deputy Mayor {p} , of {y} , said {t} could not wait for {n} to act .
 
@@ -350,9 +351,8 @@ The speaker , {p} , [suspended|closed] the sitting after {p2.last} threw a [shoe
 
 {t} and {t2} have swapped mayors : {p} goes west , {p2} goes east .
 
-Ministers from {n} , {n2} and {n3} met in {t} on {day} , but {p} , who was to have
-  [led|opened] the talks , stayed at home in {t2} with a cold , and {p.his} deputy , {p2} of {y} ,
-  read a speech of {#4-12} lines .
+Ministers from {n} and {n2} met in {t} on {day} , but {p} , who was to have [led|opened] the talks
+  , stayed at home , and {p.his} deputy , {p2} , read a short speech .
 
 Nothing in the {law} , {p.last} said , prevents {regulator} from fining {c} .
 
@@ -374,13 +374,14 @@ Nothing in the {law} , {p.last} said , prevents {regulator} from fining {c} .
 1. {p} ( {n} ) {#41-59}.{#10-99} seconds
 2. {p2} ( {n2} ) {#41-59}.{#10-99}
 
-The {event} starts in {t} on {day} .
+Ticket sales for the {cup} in {t} start on {day} .
 
 {p.last} , {p2.last} and {p3.last} all missed penalties .
 
-{k} were without {p} , who [broke a finger|tore a muscle] in training , and {p2} , who is suspended .
+{k} were without {p} , who [broke a finger|tore a muscle] in training , and {p2} , who is
+  suspended .
 
-{t} will host the {event} in {#2023-2029} , {sport} announced .
+{t} will host the {cup} in {#2023-2029} , {sport} announced .
 
 {n.adj} sprinter {p} ran the 200 metres in {#19-21}.{#10-99} seconds in {t} on {day} , the fastest
   time this year .
@@ -395,11 +396,12 @@ Half-time : {k} {#0-2} , {k2} {#0-2} .
 
 The referee , {p} of {t} , sent off {p2.last} in the final minute .
 
-" I have never seen {k} play so badly , " said {p} , who has held a season ticket since {#1974-2015} .
+" I have never seen {k} play so badly , " said {p} , a season-ticket holder since {#1974-2015} .
 
 Rain stopped play at {ground} with {k.town} on {#90-300} for {#2-9} and {p} not out {#20-99} .
 
-{p} rode {horse} to victory in the {event} at odds of {#5-30} to 1 .
+{p} rode {horse} to victory in the [Halden Classic|Rose Stakes|Marlow Cup] at odds of {#5-30} to 1
+  .
 
 {p} of the {c} team won the {ordinal} stage , {#80-200} km from {t} to {t2} , in a sprint finish .
 
@@ -419,7 +421,7 @@ Can {k.town} stay up ?
 
 {k.town} need a point ; {k2.town} need a miracle .
 
-{p} will miss the {event} with a knee injury , {p.his} club {k} said .
+{p} will miss the {cup} with a knee injury , {p.his} club {k} said .
 {p.first} is expected to be fit again by {month} .
 
 On the bench : {p.last} , {p2.last} , {p3.last} .
@@ -441,7 +443,8 @@ The bout between {p} and {n.adj} champion {p2} has been moved to {t} .
 {sport} has banned {p} of {k} for {#3-9} matches for [biting|pushing] {p2.last} .
 " {k.town} will appeal , " a club official said .
 
-{c} said on {day} its [first-quarter|half-year|annual] profit [rose|fell] {pct} percent to {money} .
+{c} said on {day} its [first-quarter|half-year|annual] profit [rose|fell] {pct} percent to {money}
+  .
 
 Shares in {c.short} [jumped|slid] {pct} percent in {t} after the [company|firm] warned of [falling
   demand|higher costs] .
@@ -458,18 +461,19 @@ Nobody at {b} answered the telephone on {day} .
 
 Investors including {c} and the {p.last} family put {money} into {b} last {month} .
 
-{p} , chief executive of {c} , will retire in {month} and be succeeded by {p2} , who runs the group 's
-  {t} office .
+{p} , chief executive of {c} , will retire in {month} and be succeeded by {p2} , who runs the {t}
+  office .
 
-{bank} [raised|cut] its main interest rate to {#1-9}.{#10-90} percent on {day} , the {ordinal} such
-  move this year .
+{bank} [raised|cut] its main interest rate to {#1-9}.{#10-90} percent on {day} , the {ordinal}
+  such move this year .
 
-{bank} is expected to leave rates unchanged , said {p} , an economist at {c} in {t} .
+{bank} is expected to leave rates unchanged , said {p} , an economist in {t} .
 
 Analysts at {c} cut their forecast for {c2.short} , citing weak sales of the {product} .
 
 Some {#200-900} workers at {c} 's {t} plant walked out on {day} over [pay|overtime|rest breaks] .
-{union} , which speaks for most of them , said the strike would last until {c.short} " sees sense " .
+{union} , which speaks for most of them , said the strike would last until {c.short} " sees sense
+  " .
 
 {t.based} {c} has won an order worth {money} from {n} for {#20-90} [buses|turbines|trams] .
 
@@ -507,7 +511,7 @@ Prices of wheat from {r} rose again , traders in {t} and {t2} said .
 
 {c.short} , {c2.short} and {b} all declined to comment .
 
-Retailer {c} opens its first store in {t} on {day} , a [short walk|few steps] from {station} .
+{c} opens its first office in {t} on {day} , a [short walk|few steps] from {station} .
 
 Orders : {c} , {#20-90} jets , {money} ; {c2} , {#2-19} jets , price not given .
 
@@ -525,8 +529,8 @@ Judge {p} adjourned the trial until {day} because a juror was ill .
 
 {p.last} [denies|admitted] all {#3-12} charges .
 
-Prosecutors say {p} hid {money} in accounts in {n} and {n2} between {#1990-2004} and {#2005-2019} ,
-  when {p.he} was treasurer of {y} .
+Prosecutors say {p} hid {money} in accounts in {n} and {n2} between {#1990-2004} and {#2005-2019}
+  , when {p.he} was treasurer of {y} .
 {p.last} 's lawyer , {p2} , said the money belonged to {c} .
 
 The case is {p.last} against {c} .
@@ -560,7 +564,8 @@ Fog , then sun .
 
 Heavy snow cut off villages in {r} and closed {station} for {#3-12} hours on {day} .
 
-Storm [April|Bishop|Dawn] reached the coast of {n} early on {day} with winds of {#90-180} km an hour .
+Storm [April|Bishop|Dawn] reached the coast of {n} early on {day} with winds of {#90-180} km an
+  hour .
 
 Forecasters expect frost in {r} and sunshine in {t} .
 
@@ -574,8 +579,8 @@ Summer came late to {t} , and winter early .
 
 Temperatures fell to {#10-30} degrees below zero in {t} , where schools were closed .
 
-{p} , whose novel " The [Salt|Winter|Second] [Road|House|Bridge] " sold {#2-9} million copies , has
-  died in {t} at {#80-95} .
+{p} , whose novel " The [Salt|Winter|Second] [Road|House|Bridge] " sold {#2-9} million copies ,
+  has died in {t} at {#80-95} .
 {p.last} was born in {t2} in {#1925-1939} , the {ordinal} child of a [tailor|lock-keeper] .
 {p.he} studied law at {uni} and worked for {m} before turning to fiction .
 {p.last} never married .
@@ -586,7 +591,7 @@ Died : {p} , [conductor|botanist|test pilot] , in {t} , aged {#60-99} .
 
 The painter {p} is survived by {p.his} daughters , {w.first} and {w2.first} .
 
-[Soprano|Pianist|Violinist] {p} will open the season at {museum} on {day} .
+[Soprano|Pianist|Violinist] {p} will open the season at {stage} on {day} .
 
 {museum} has bought a portrait of {p} by an unknown {n.adj} master for {money} .
 
@@ -594,7 +599,8 @@ The painter {p} is survived by {p.his} daughters , {w.first} and {w2.first} .
 
 The {prize} went to {p} for " [Harbour Lights|A Year of Bread|Little Wolf] " .
 
-{p.first} , the singer who filled {ground} three times last {month} , has cancelled a tour of {n} .
+{p.first} , the singer who filled {ground} three times last {month} , has cancelled a tour of {n}
+  .
 
 " Art should bite , " says {p} .
 
@@ -604,23 +610,23 @@ The lead role , first offered to {p} , will be sung by {p2} .
 
 {p} plays the bishop , {p2} the judge , and young {p3} the thief .
 
-The band , two brothers from {t} and a drummer named {p.first} , met at the {event} .
+The band , two brothers from {t} and a drummer named {p.first} , met at the {feast} .
 
 Critics at {m} and {m2} disagreed .
 
-Publisher {c} has dropped the memoirs of {p} after a threat from {p2} 's lawyers .
+{c} has ended its contract with {p} after a threat from {p2} 's lawyers .
 
 Scientists at {uni} have found a [frog|beetle|moss] in {r} that [glows|whistles] in the dark .
 
 {p} , a biologist at {uni} , said the [fish|moth] was named after {p2} , who first drew it in
   {#1874-1960} .
 
-A team led by Professor {p} measured ice on {r} for {#4-12} years .
+A team led by Professor {p} measured ice on {sea} for {#4-12} years .
 
 {survey} ( {survey.acro} ) will launch a satellite from {r} in {month} .
 {survey.acro} director {p} called the price , {money} , " about one bridge " .
 
-Vaccines made by {c} were [recalled|withdrawn] in {n} on {day} .
+Vaccines made by {c.short} were [recalled|withdrawn] in {n} on {day} .
 
 Doctors at {hospital} in {t} separated twins born joined at the hip .
 
@@ -630,10 +636,10 @@ The comet will be visible from {n} until {month} {#1-28} .
 
 Does coffee help ? Not much , says a study of {#300-900} {n.people} .
 
-Researchers from {uni} and {survey} tested {#40-90} wells between {t} and {t2} and found lead in
-  {#12-39} of them , far more than {p} , the minister responsible , had told parliament in {month} .
+Researchers from {uni} tested {#40-90} wells between {t} and {t2} and found lead in {#12-39} of
+  them , far more than {p} , the minister , had told parliament in {month} .
 
-A {c.short} jet with {#90-300} people on board landed safely at {station} on {day} after losing an
+A {c.short} jet with {#90-300} people on board landed safely at {t} on {day} after losing an
   engine .
 
 The {t} to {t2} express was {#2-9} hours late on {day} .
@@ -641,7 +647,7 @@ The {t} to {t2} express was {#2-9} hours late on {day} .
 Two trains collided near {t} , killing {#2-19} people , {rescue} said .
 Among the dead was {p} , {#24-60} , a signalman from {t2} .
 
-The ferry {ship} , bound for {t} with {#40-300} passengers , ran aground off {r} .
+The ferry {ship} , bound for {t} with {#40-300} passengers , ran aground off {sea} .
 
 Drivers should avoid {street} , where work on the sewers begins on {day} .
 
@@ -649,7 +655,7 @@ Drivers should avoid {street} , where work on the sewers begins on {day} .
 
 Flights were delayed when a [swan|fox] sat on the runway at {t} .
 
-{regulator} wants to close {#3-9} stations between {t} and {r} , among them {t2} and {t3} .
+{rail} wants to close {#3-9} stations between {t} and {r} , among them {t2} and {t3} .
 
 Strike at {t} port ends .
 
@@ -662,19 +668,19 @@ Buses , not trams , are what {t} needs , says {p} , who drives one .
 
 Fire destroyed a [warehouse|timber yard] owned by {c} on {street} in {t} .
 
-{p} , {#4-9} , rescued {p.his} grandmother from a well in {t} .
+{p.first} , {#4-9} , rescued {p.his} grandmother from a well in {t} .
 
 Thousands marched through {t} on {day} with banners that read " {p.last} out " and " Bread " .
 
 Aid for {r} has reached {t} , {rescue} said , but the road to {t2} is still cut .
 
-Paper crowns , goats and a brass band : {t} is ready for the {event} .
+Paper crowns , goats and a brass band : {t} is ready for the {feast} .
 
 {p.last} was seen in {t} on {day} , in {t2} a week later , and nowhere since .
 
 Nine miners were freed in {r} .
 
-The {p.last} brothers , {p.first} and {p2.first} , have bought {building} .
+The {w.last} sisters , {w.first} and {w2.first} , have bought {building} .
 
 {n} celebrates its national day on {month} {#1-28} .
 
@@ -692,7 +698,7 @@ Mother Superior {w.first} , who runs {hospital} , said the roof would not last t
 
 " {t} is not for sale , " said {p} , to cheers .
 
-A statue of {p} , first governor of {r} , was pulled down in {t} overnight .
+A statue of {p} , first governor of {n} , was pulled down in {t} overnight .
 
 Refugees from {n} are sleeping in {building} and at {school} .
 
@@ -739,10 +745,11 @@ Parliament rises on {day} .
 
 Exports to {n} of {n2.adj} [apples|clocks|cement] have halved , {p} of {c} said in {t} .
 
-{n.adj} troops crossed {r} on {day} and took {t} without a shot , {p} , a {m.bare} reporter with the
-  column , said by telephone .
+{n.adj} troops crossed {river} on {day} and took {t} without a shot , {p} , a {m.bare} reporter
+  with the column , said by telephone .
 
-Half of {t} 's water is lost through leaks , and {c.short} , which runs the pipes , blames the frost .
+Half of {t} 's water is lost through leaks , and {c.short} , which runs the pipes , blames the
+  frost .
 
 {p} , once a waiter at {building} , now owns {c} , {k} and most of {r} .
 
@@ -752,7 +759,7 @@ Nurses at {hospital} , porters at {station} and drivers at {c} will all be on st
 
 Students occupied {uni} for a {ordinal} day and hung a portrait of {p.last} from the roof .
 
-The owner of {k} , {p} , is also the landlord of {building} and the brother-in-law of {p2} .
+The owner of {k} , {p} , is also the landlord of {building} and a cousin of {p2} .
 
 Some in {t} blame {n} , some blame {c.short} , and a few blame {p.first} .
 
@@ -764,7 +771,7 @@ For {p.last} , {t} was home ; for {p2.last} , a mistake .
 
 {p.last} and {c.short} agree on one thing : {t} must pay .
 
-{t.up} - A {#60-99}-year-old woman has been reunited with a ring she lost in {street} in
+{t.up} - A {#60-99}-year-old woman has been reunited with a ring she lost on {street} in
   {#1950-1969} , {m} reported on {day} .
 
 {union} has called a [march|vigil] through {t} for {day} , the day on which {p.last} is due to
@@ -772,7 +779,7 @@ For {p.last} , {t} was home ; for {p2.last} , a mistake .
 
 {w} , who wrote the book , and {w2} , who burned it , shook hands in {t} on {day} .
 
-Sir {p} , Lady {w.last} and the ambassador of {n} were among {#200-900} guests at {building} .
+Dame {w} , Lady {w2.last} and the ambassador of {n} were among {#200-900} guests at {building} .
 
 ^ Two held after {p.last} raid in {t}
 
@@ -786,17 +793,101 @@ Once , {t} had {#3-9} cinemas ; now it has {b} .
 
 By noon {p.last} 's name , {c.short} 's flag and the mayor 's chair had all gone from {building} .
 
-{survey} director {p} , speaking in {n} , said {r} was " not melting but leaving " .
+{survey.bare} director {p} , speaking in {n} , said {sea} was " not melting but leaving " .
 
 Vote in {t} : {p} ( {y.bare} ) {#2000-9000} , {p2} ( {y2.bare} ) {#200-1900}
+
+The price of [bread|milk|coal] in {t} has doubled in a year , and most families now spend more
+  than half of what they earn on food and heating , a study by {statistics} found .
+
+Two [sailors|climbers] who had been missing since {day} were found alive in {r} , cold and hungry
+  but unhurt , a spokesman for {rescue} said .
+
+The mayor said the old [town hall|market] would be pulled down in the spring and that a new one ,
+  with room for {#40-300} stalls , would be built by {c} on the same site .
+
+More than {#40-90} years after it was stolen , a small bronze horse has been returned to the
+  family of {p} , who kept it on {p.his} desk in {t} .
+
+For the first time in {#12-40} years there will be no music at the {feast} , because the town
+  cannot pay the players and nobody in {t} knows the songs any more .
+
+" I did what anyone would have done , " said {p} , a [postman|teacher|plumber] from {t} , who
+  pulled three children out of the water and then went home to bed .
+
+The minister , {p} , said {p.he} had no plans to resign and that the report , which {p.he} had not
+  read , was wrong on every page .
+
+It is not known how many people were in the building when the roof fell in , but {#12-39} were
+  taken to {hospital} and most of them were allowed home on {day} .
+
+A school for the deaf , the first in the north of {n} , opened in {t} on {day} with {#12-39}
+  pupils and four teachers .
+
+The talks , the {ordinal} this year , ended without a deal , and a senior official said both sides
+  were as far apart as when they first met in {t} .
+
+Nobody has claimed the prize of {money} , won with a ticket sold in {t} in {month} , and after
+  {day} the money will go to the state .
+
+Under the plan , which must still be approved by parliament , the army would lose {#20-59} of its
+  tanks and all of its bicycles , and the base at {t} would be sold to {c} .
+
+Police said they were looking for a tall man with a grey beard who had asked for {p.last} by name
+  and then left on foot in the direction of {station} .
+
+{p} said {p.he} was " surprised , but not very surprised " , by the decision of {court} to hear
+  the case again .
+
+On {day} the strike spread from {t} to {t2} , and by the evening most shops in the centre of both
+  towns had closed their doors .
+
+Heavy rain is expected in the west on {day} and in the east on {day2} , with snow on high ground
+  and strong winds along {sea} .
+
+The company , which makes [ladders|pianos|lifts] , said it would take on {#40-300} people at its
+  works in {t} , where the last big employer , {c} , closed in {#1998-2019} .
+
+What the two men said to each other in the lift at {building} is not known , but {p.last} came out
+  first and did not wait .
+
+{p} , {p.his} family , their dog and {#4-9} neighbours have been told to leave their homes on
+  {street} by {day} .
+
+The vote on the {law} was put off until {month} after several members complained that they had
+  been given the wrong text .
+
+Last {month} , {c} told its staff there would be no cuts ; this week it said that {#200-900} of
+  them would go , most of them in {t} .
+
+Fewer than half of the bridges in {n} are safe , {m} reported , and the oldest , in {t} , has not
+  been inspected since {#1950-1990} .
+
+A [wolf|lynx] has been seen three times this week in the hills above {t} , the first in {r} for
+  more than {#60-150} years .
+
+There was no answer on {day} at the home of {p} , and a note on the door said only that the cat
+  had been fed .
+
+The goal , a header by {p} ten minutes from the end , was the first that {k} had let in since
+  {month} .
+
+After the match the coach of {k.town} , {p} , said {p.his} players had run all day and deserved
+  more than a point .
+
+At the end of a long day {p.last} thanked the voters , the party and , after a pause , the rain .
 """
 
 
 class Draw:
-    """Random choices built on ``random.random`` alone, which is the same in every Python."""
+    """Random choices built on ``random.random`` alone, which is the same in every Python.
+
+    ``past`` keeps the names already in the news, by kind: some of them come back.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
+        self.past: dict[str, list[Forms]] = {}
 
     def chance(self, probability: float) -> bool:
         return self._random() < probability
@@ -804,15 +895,12 @@ class Draw:
     def number(self, low: int, high: int) -> int:
         return low + int(self._random() * (high - low + 1))
 
-    def one(self, items: Sequence[str]) -> str:
+    def one(self, items: Sequence[Item]) -> Item:
         return items[int(self._random() * len(items))]
 
-    def early(self, items: Sequence[str]) -> str:
-        """One of the items, the first ones more often: names in the news repeat themselves."""
-        return items[int(self._random() ** 1.5 * len(items))]
-
-    def shuffled(self, items: Sequence[list[str]] | Sequence[list[Token]]) -> list:
-        return [item for _, _, item in sorted((self._random(), i, x) for i, x in enumerate(items))]
+    def shuffled(self, items: Sequence[Item]) -> list[Item]:
+        keys = [self._random() for _ in items]
+        return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
 
 
 # --- Names --------------------------------------------------------------------------------------
@@ -820,34 +908,32 @@ class Draw:
 
 def make_person(draw: Draw, female: bool | None = None) -> Forms:
     """Forms of a person: full, first, last, init, and the words he, his and mr."""
-    world_index = min(draw.number(0, 9), draw.number(0, 9)) % len(WORLDS)
+    world_index = min(draw.number(0, 9), draw.number(0, 9)) % len(WORLDS)  # the first ones oftener
     world = WORLDS[world_index]
     female = draw.chance(0.45) if female is None else female
-    first = draw.early(world[0 if female else 1].split())
-    last = draw.early(world[2].split())
+    first = draw.one(world[0 if female else 1].split())
+    last = draw.one(world[2].split())
     rare = draw.number(0, 99)
-    if rare < 16:
+    if rare < 20:
         last = draw.one(TWINS)
     elif rare < 30:
         last = draw.one(WORD_SURNAMES)
-    elif rare < 37:
+    elif rare < 36:
         first = draw.one(WORD_FIRST_NAMES[0 if female else 1].split())
-    elif rare < 60 and world_index in PARTICLES:
+    elif rare < 56 and world_index in PARTICLES:
         last = f"{draw.one(PARTICLES[world_index])} {last}"
-    elif rare < 40:
+    elif rare < 39:
         last = f"{last}-{draw.one(TWINS)}"
     full, init = f"{first} {last}", f"{first[0]}. {last}"
-    style = draw.number(0, 99)
-    if world_index == 5 and rare >= 37:
+    if world_index == SURNAME_FIRST and rare >= 36:
         full = f"{last} {first}"
-    elif style < 8:
-        full = init
-    elif style < 15:
+    elif draw.chance(0.07):
         full = f"{first} {draw.one('ABDEJKLMRT')}. {last}"
+    elif draw.chance(0.08):
+        full = init
     he, his, mr = ("she", "her", "Mrs") if female else ("he", "his", "Mr")
-    return {
-        "full": full, "first": first, "last": last, "init": init, "he": he, "his": his, "mr": mr
-    }  # fmt: skip
+    forms = {"full": full, "first": first, "last": last, "init": init}
+    return forms | {"he": he, "his": his, "mr": mr}
 
 
 def make_woman(draw: Draw) -> Forms:
@@ -855,32 +941,32 @@ def make_woman(draw: Draw) -> Forms:
 
 
 def make_town(draw: Draw) -> Forms:
-    town = draw.early(TOWNS)
-    return {"full": town, "up": town.upper(), "based": f"{town}-based".replace(" ", "-")}
+    town = draw.one(TOWNS + TWINS)  # which puts the twins there twice
+    return {"full": town, "up": town.upper(), "based": f"{town}-based"}
 
 
 def make_company(draw: Draw) -> Forms:
     """A firm: its full name and the short name by which it goes."""
     style = draw.number(0, 99)
     if style < 60:
-        short = draw.early(ROOTS)
+        short = draw.one(ROOTS)
         return {"full": f"{short} {draw.one(FIRM_ENDINGS)}", "short": short}
     if style < 72:
-        short = draw.early(draw.one(tuple(world[2] for world in WORLDS[:4])).split())
+        short = draw.one(draw.one(tuple(world[2] for world in WORLDS[:4])).split())
         return {"full": f"{short} {draw.one(FIRM_ENDINGS)}", "short": short}
     if style < 84:
-        town = draw.early(TOWNS)
+        town = draw.one(TOWNS)
         full = f"{town} {draw.one(FIRM_ENDINGS[2:12])}"
         return {"full": full, "short": full}
-    if style < 92:
+    if style < 90:
         short = draw.one(TWINS + WORD_SURNAMES)
         return {"full": f"{short} {draw.one(('&', 'and'))} {draw.one(TWINS)}", "short": short}
-    short = draw.early(ROOTS)
+    short = draw.one(ROOTS if style < 95 else BRANDS)
     return {"full": short, "short": short}
 
 
 def make_club(draw: Draw) -> Forms:
-    town = draw.early(TOWNS)
+    town = draw.one(TOWNS + TWINS)
     style = draw.number(0, 99)
     if style < 55:
         full = town
@@ -893,11 +979,11 @@ def make_club(draw: Draw) -> Forms:
 
 def fill_parts(draw: Draw, pattern: str) -> str:
     """Fill the parts of a compound name: {t} town, {s} surname, {n} country, {d} number."""
-    nation = COUNTRIES[draw.number(0, len(COUNTRIES) - 1)]
+    nation = draw.one(COUNTRIES)
     surnames = TWINS + WORD_SURNAMES + " ".join(world[2] for world in WORLDS[:5]).split()
     return (
-        pattern.replace("{t}", draw.early(TOWNS))
-        .replace("{s}", draw.early(surnames))
+        pattern.replace("{t}", draw.one(TOWNS))
+        .replace("{s}", draw.one(surnames))
         .replace("{n}", nation["name"])
         .replace("{n.adj}", nation["adj"])
         .replace("{d}", str(draw.number(2, 9)))
@@ -914,7 +1000,7 @@ def compound(patterns: Sequence[str]) -> Callable[[Draw], Forms]:
 
 
 def make_country(draw: Draw) -> Forms:
-    nation = COUNTRIES[int(draw.early([str(i) for i in range(len(COUNTRIES))]))]
+    nation = draw.one(COUNTRIES)
     return {"full": nation["name"], **nation}
 
 
@@ -925,6 +1011,7 @@ KINDS: dict[str, tuple[str, Callable[[Draw], Forms]]] = {
     "t": ("LOC", make_town),
     "n": ("LOC", make_country),
     "r": ("LOC", compound(REGIONS)),
+    "sea": ("LOC", compound(WATERS)),
     "street": ("LOC", compound(STREETS)),
     "ground": ("LOC", compound(GROUNDS)),
     "building": ("LOC", compound(BUILDINGS)),
@@ -940,6 +1027,8 @@ KINDS: dict[str, tuple[str, Callable[[Draw], Forms]]] = {
     "uni": ("ORG", compound(UNIVERSITIES)),
     "hospital": ("ORG", compound(HOSPITALS)),
     "museum": ("ORG", compound(MUSEUMS)),
+    "stage": ("ORG", compound(STAGES)),
+    "rail": ("ORG", compound(RAILWAYS)),
     "school": ("ORG", compound(SCHOOLS)),
     "regulator": ("ORG", compound(REGULATORS)),
     "survey": ("ORG", compound(SURVEYS)),
@@ -978,6 +1067,19 @@ def tag_name(name: str, kind: str) -> list[Token]:
     return tokens + [(word, f"{'I' if i else 'B'}-{kind}") for i, word in enumerate(words)]
 
 
+def cast_name(draw: Draw, kind: str, cast: dict[str, Forms]) -> Forms:
+    """A name for a new part of the story, old or new, that looks like no other part's name."""
+    taken = {word for other in cast.values() for word in other["full"].split()}
+    past = draw.past.setdefault(kind, [])
+    for _ in range(50):  # then a shared word, such as the Bank of two banks, must do
+        forms = draw.one(past) if past and draw.chance(REUSE) else KINDS[kind][1](draw)
+        if not taken & {word for word in forms["full"].split() if word[0].isupper()}:
+            break
+    if forms not in past:
+        past.append(forms)
+    return forms
+
+
 def fill_slot(draw: Draw, slot: str, cast: dict[str, Forms]) -> list[Token]:
     """Tokens of one slot such as ``p2.last``; ``cast`` remembers the names of the story."""
     if slot.startswith("#"):
@@ -987,14 +1089,12 @@ def fill_slot(draw: Draw, slot: str, cast: dict[str, Forms]) -> list[Token]:
     kind = key.rstrip("0123456789")
     if kind in WORDS:
         return [(word, "O") for word in draw.one(WORDS[kind]).split()]
-    entity, make = KINDS[kind]
-    while key not in cast:
-        forms = make(draw)
-        taken = {word for other in cast.values() for word in other["full"].split()}
-        if not taken & {word for word in forms["full"].split() if word[0].isupper()}:
-            cast[key] = forms
+    if key not in cast:
+        cast[key] = cast_name(draw, kind, cast)
     name = cast[key][form or "full"]
-    return [(word, "O") for word in name.split()] if form in OUTSIDE else tag_name(name, entity)
+    if form in OUTSIDE:
+        return [(word, "O") for word in name.split()]
+    return tag_name(name, KINDS[kind][0])
 
 
 def fill_sentence(draw: Draw, pattern: str, cast: dict[str, Forms]) -> list[Token]:
@@ -1019,7 +1119,7 @@ def fill_sentence(draw: Draw, pattern: str, cast: dict[str, Forms]) -> list[Toke
 
 
 def set_article(tokens: list[Token]) -> list[Token]:
-    """ "a" becomes "an" before a vowel."""
+    """Write "an" for "a" before a vowel."""
     out = list(tokens)
     for i in range(len(out) - 1):
         word = out[i + 1][0].lower()
@@ -1074,7 +1174,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{TARGET.name} {'is up to date' if same else 'differs from its generator'}")
         return 0 if same else 1
     TARGET.write_bytes(data)
-    print(f"wrote {TARGET.name}: {N_SENTENCES} sentences, {data.count(b'	')} tokens")
+    n_tokens = data.count(b"\t")
+    print(f"wrote {TARGET.name}: {N_SENTENCES} sentences, {n_tokens} tokens")
     return 0
 
 
