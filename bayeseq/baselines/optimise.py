@@ -27,7 +27,6 @@ def minimise(
     tol: float,
     progress: bool,
     name: str,
-    watch: Callable[[float], None] | None = None,
 ) -> tuple[np.ndarray, FitResult]:
     """The minimum of a smooth function that also returns its gradient.
 
@@ -36,21 +35,27 @@ def minimise(
     """
     best = start
     trace: list[float] = []
+    elapsed: list[float] = []
     began = time.perf_counter()
-    bar = tqdm(total=None, desc=name, unit="it", disable=not progress, delay=2, leave=False)
+    bar = tqdm(
+        total=None, desc=name, unit="it", disable=None if progress else True, delay=2, leave=False
+    )
 
     def after_iteration(intermediate_result: OptimizeResult) -> None:
         nonlocal best
         best = intermediate_result.x.copy()
         trace.append(float(intermediate_result.fun))
+        elapsed.append(time.perf_counter() - began)
         bar.update()
         bar.set_postfix_str(f"objective {trace[-1]:.6g}", refresh=False)
-        if watch is not None:
-            watch(trace[-1])
         if len(trace) > PERIOD:
             before, now = trace[-1 - PERIOD], trace[-1]
             if before - now <= tol * max(abs(now), np.finfo(float).tiny):
                 raise StopIteration
+
+    def result(converged: bool, message: str) -> FitResult:
+        seconds = time.perf_counter() - began
+        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message)
 
     with bar:
         try:
@@ -71,9 +76,9 @@ def minimise(
         except KeyboardInterrupt:
             message = f"interrupted after {len(trace)} iterations; the best weights so far are kept"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
-            return best, FitResult(tuple(trace), False, time.perf_counter() - began, message)
+            return best, result(False, message)
     converged = len(trace) < max_iter
     message = "" if converged else f"{name} stopped after max_iter={max_iter} iterations"
     if not converged:
         warnings.warn(f"{message}; raise max_iter or tol", ConvergenceWarning, stacklevel=2)
-    return found.x, FitResult(tuple(trace), converged, time.perf_counter() - began, message)
+    return found.x, result(converged, message)

@@ -30,8 +30,39 @@ def viterbi(chain: Chain) -> Decoded:
     >>> viterbi(chain_from_padded(unary, stay, torch.tensor([2])))
     Decoded(labels=tensor([1, 1]), score=tensor([1.5000]))
     """
-    best = kbest(chain, 1)
-    return Decoded(best.labels[0], best.score[0])
+    layout = chain.layout
+    prefix = chain.unary.clone()
+    taken_out = torch.empty_like(prefix[..., 0])
+    for t, rows in enumerate(layout.steps):
+        now = prefix[..., rows, :]
+        if t:
+            a, n = layout.starts[t - 1], layout.sizes[t]
+            now += (prefix[..., a : a + n, :, None] + chain.into(t)).amax(-2)
+        best = finite_max(now, -1)
+        taken_out[..., rows] = best.squeeze(-1)
+        now -= best
+    ends = prefix.index_select(-2, layout.last)
+    scores = layout.sum_by_sequence(taken_out)
+    scores[..., layout.order[: len(layout.last)]] += ends.amax(-1)
+    require_labelling(scores)
+    # going back, the best label on the left of a known one costs C sums: none were kept
+    labels = torch.empty(prefix.shape[:-1], dtype=torch.long, device=prefix.device)
+    for t in range(len(layout.sizes) - 1, -1, -1):
+        left = prefix[..., layout.steps[t], :]
+        if t + 1 < len(layout.sizes):
+            left = _with_right(left.clone(), chain, t, labels[..., layout.steps[t + 1]])
+        labels[..., layout.steps[t]] = left.argmax(-1)
+    return Decoded(labels, scores)
+
+
+def _with_right(scores: Tensor, chain: Chain, t: int, right: Tensor) -> Tensor:
+    """Scores (…, n, C) of the labels at step t, plus in place the transitions into the labels
+    `right` that the sequences still alive have at the next step."""
+    columns = chain.into(t + 1).transpose(-1, -2)
+    columns = columns.expand(*right.shape, *columns.shape[-2:])
+    index = right[..., None, None].expand(*right.shape, 1, chain.n_labels)
+    scores[..., : right.shape[-1], :] += columns.gather(-2, index).squeeze(-2)
+    return scores
 
 
 def kbest(chain: Chain, k: int) -> Decoded:
@@ -82,9 +113,6 @@ def kbest(chain: Chain, k: int) -> Decoded:
 
 def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best along the last axis, with −inf where there are fewer."""
-    if k == 1:
-        top, index = scores.max(-1, keepdim=True)
-        return top, index
     few = min(k, scores.shape[-1])
     top, index = scores.topk(few, -1)
     if few < k:
@@ -123,13 +151,7 @@ def sample(chain: Chain, draws: int, generator: torch.Generator | None = None) -
         rows = layout.steps[t]
         scores = forward[..., rows, :].expand(draws, *forward[..., rows, :].shape).clone()
         if t + 1 < len(layout.sizes):
-            alive = layout.sizes[t + 1]
-            right = drawn[..., layout.steps[t + 1]]
-            # (S, …, alive, from): the column of the transitions into the label drawn on the right
-            columns = chain.into(t + 1).transpose(-1, -2)
-            columns = columns.expand(*right.shape, *columns.shape[-2:])
-            index = right[..., None, None].expand(*right.shape, 1, chain.n_labels)
-            scores[..., :alive, :] += columns.gather(-2, index).squeeze(-2)
+            scores = _with_right(scores, chain, t, drawn[..., layout.steps[t + 1]])
         p = torch.softmax(scores, -1)
         picked = torch.multinomial(p.reshape(-1, chain.n_labels), 1, generator=generator)
         drawn[..., rows] = picked.reshape(p.shape[:-1])

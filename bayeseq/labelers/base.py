@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -34,14 +35,25 @@ class FitResult:
 
     objective: tuple[float, ...]
     """The objective after each iteration (what is minimised or maximised: the labeler says)."""
+    elapsed: tuple[float, ...]
+    """Seconds from the start of the search to the end of each iteration."""
     converged: bool
     seconds: float
+    """Seconds of the whole fit, reading of features included."""
     message: str = ""
 
     @property
     def iterations(self) -> int:
         """How many iterations were made."""
         return len(self.objective)
+
+
+class Tagging(NamedTuple):
+    """One sequence with its answer."""
+
+    labels: list[str]
+    proba: np.ndarray
+    """(T, C) columns in the order of `classes_`"""
 
 
 class SequenceLabeler(BaseEstimator, ABC):
@@ -92,8 +104,10 @@ class SequenceLabeler(BaseEstimator, ABC):
         self, X: Iterable[Any], y: Labels, sample_weight: Sequence[float] | None = None
     ) -> Self:
         """Learn from sequences X and their labels y; `sample_weight` weighs whole sequences."""
+        began = time.perf_counter()
         data = self._training_data(X, list(y), sample_weight)
-        self.result_ = self._learn(data)
+        result = self._learn(data)
+        self.result_ = replace(result, seconds=time.perf_counter() - began)
         self._set_spaces(data.features, data.labels)
         self.metadata_ = {}
         return self
@@ -136,6 +150,18 @@ class SequenceLabeler(BaseEstimator, ABC):
         for rows, part in self._parts(batch):
             proba[rows] = self._marginals(part)
         return self._ragged(batch, proba)
+
+    def tag(self, X: Iterable[Any], given: Labels | None = None) -> list[Tagging]:
+        """The labels of each sequence and all label probabilities, in one pass over X."""
+        batch = self._batch(X, given)
+        numbers = np.zeros(batch.layout.n_tokens, dtype=np.int64)
+        proba = np.zeros((batch.layout.n_tokens, len(self.classes_)))
+        for rows, part in self._parts(batch):
+            numbers[rows], proba[rows] = self._decode(part), self._marginals(part)
+        return [
+            Tagging(self.classes_[row].tolist(), p)
+            for row, p in zip(self._ragged(batch, numbers), self._ragged(batch, proba), strict=True)
+        ]
 
     def predict_marginals(
         self, X: Iterable[Any], given: Labels | None = None
@@ -218,8 +244,8 @@ class SequenceLabeler(BaseEstimator, ABC):
                 FeatureSpace(saved.features, saved.n_features), LabelSpace(saved.classes)
             )
             model._restore(saved.tensors)
-            result = {**saved.result, "objective": tuple(saved.result["objective"])}
-            model.result_ = FitResult(**result)
+            lists = {k: tuple(v) for k, v in saved.result.items() if isinstance(v, list)}
+            model.result_ = FitResult(**{**saved.result, **lists})
         except (TypeError, KeyError, ValueError, IndexError) as error:
             raise DataError(
                 f"the saved {cls.__name__} does not fit together: {error}; save the model again"
