@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from bayeseq.baselines.optimise import interrupted_message
 from bayeseq.chain import Chain, constrain, forward_backward
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
@@ -80,18 +81,22 @@ class HMM(ChainLabeler):
         complete = bool((batch.allowed.sum(-1) == 1).all())
         trace: list[float] = []
         elapsed: list[float] = []
-        converged = False
-        while not converged and len(trace) < self.max_iter:
-            chain = constrain(self._scores(batch), allowed=batch.allowed)
-            found = forward_backward(chain, "sum", batch.weights)
-            trace.append(float(batch.weights @ found.log_partition) + self._log_prior())
-            elapsed.append(time.perf_counter() - began)
-            change = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
-            converged = complete or change <= self.tol * abs(trace[-1])
-            if not converged:
-                assert found.pairs is not None
-                self._count(batch, found.unary * weights, found.pairs)
-        return FitResult(tuple(trace), tuple(elapsed), converged, time.perf_counter() - began)
+        converged, message = False, ""
+        try:
+            while not converged and len(trace) < self.max_iter:
+                chain = constrain(self._scores(batch), allowed=batch.allowed)
+                found = forward_backward(chain, "sum", batch.weights)
+                trace.append(float(batch.weights @ found.log_partition) + self._log_prior())
+                elapsed.append(time.perf_counter() - began)
+                change = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
+                converged = complete or change <= self.tol * abs(trace[-1])
+                if not converged:
+                    assert found.pairs is not None
+                    self._count(batch, found.unary * weights, found.pairs)
+        except KeyboardInterrupt:
+            message = interrupted_message(len(trace))
+        seconds = time.perf_counter() - began
+        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message, bool(message))
 
     def _count(self, batch: SequenceBatch, labels: torch.Tensor, pairs: torch.Tensor) -> None:
         """Set the probabilities from label counts (N, C) and label-pair counts (C, C)."""

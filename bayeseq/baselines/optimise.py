@@ -16,6 +16,14 @@ from bayeseq.labelers.base import FitResult
 PERIOD = 10
 """Iterations over which the stopping rule looks back."""
 
+
+def interrupted_message(iterations: int) -> str:
+    """What an interrupted search says, as a warning and in `result_`."""
+    message = f"interrupted after {iterations} iterations; what was learned until then is kept"
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    return message
+
+
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -53,9 +61,9 @@ def minimise(
             if before - now <= tol * max(abs(now), np.finfo(float).tiny):
                 raise StopIteration
 
-    def result(converged: bool, message: str) -> FitResult:
+    def result(converged: bool, message: str, interrupted: bool = False) -> FitResult:
         seconds = time.perf_counter() - began
-        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message)
+        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message, interrupted)
 
     with bar:
         try:
@@ -74,9 +82,8 @@ def minimise(
                 },
             )
         except KeyboardInterrupt:
-            message = f"interrupted after {len(trace)} iterations; the best weights so far are kept"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-            return best, result(False, message)
+            message = interrupted_message(len(trace))
+            return best, result(False, message, interrupted=True)
     converged = len(trace) < max_iter
     message = "" if converged else f"{name} stopped after max_iter={max_iter} iterations"
     if not converged:

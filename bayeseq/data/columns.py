@@ -426,7 +426,7 @@ def write_columns(
     if target == "-":
         _write(sys.stdout, "<standard stream>", texts)
     elif isinstance(target, str | os.PathLike):
-        with _replacing(target, encoding) as stream:
+        with replacing(target, encoding) as stream:
             _write(stream, _name(target), texts)
     else:
         _write(target, _name(target), texts)
@@ -484,7 +484,7 @@ def _write(stream: IO[str], name: str, texts: Iterable[str]) -> None:
 
 
 @contextmanager
-def _replacing(target: str | os.PathLike[str], encoding: str) -> Iterator[IO[str]]:
+def replacing(target: str | os.PathLike[str], encoding: str) -> Iterator[IO[str]]:
     """A text stream whose file takes the place of `target` when the block ends without error."""
     _codec(_name(target), encoding)
     path = Path(os.path.realpath(target))  # a link stays a link to the new content

@@ -41,6 +41,8 @@ class FitResult:
     seconds: float
     """Seconds of the whole fit, reading of features included."""
     message: str = ""
+    interrupted: bool = False
+    """Whether an interrupt (Ctrl-C) ended it; what was learned until then is kept."""
 
     @property
     def iterations(self) -> int:

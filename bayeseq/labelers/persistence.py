@@ -43,8 +43,7 @@ def write_model(path: str | os.PathLike[str], model: SavedModel) -> None:
     """Write a model folder: under a temporary name first, then renamed, so that a crash leaves
     either the old folder or the new one. A folder that is not a model is never overwritten."""
     target = Path(path)
-    if target.exists() and not (target / CONFIG).is_file() and not _is_empty_folder(target):
-        raise DataError(f"{target} exists and is not a model folder; choose another name")
+    require_writable(target)
     vocab = {"n_features": model.n_features, "features": model.features}
     files = {
         VOCAB: json.dumps(vocab, ensure_ascii=False, indent=0).encode(),
@@ -84,6 +83,18 @@ def write_model(path: str | os.PathLike[str], model: SavedModel) -> None:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def require_writable(target: Path) -> None:
+    """Refuse a place that holds anything but a bayeseq model or an empty folder."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        is_model = {"format", "bayeseq", "class", "sha256"} <= _read_json(target / CONFIG).keys()
+    except DataError:
+        is_model = False
+    if not is_model or {path.name for path in target.iterdir()} - {CONFIG, VOCAB, TENSORS}:
+        raise DataError(f"{target} exists and is not a model folder alone; choose another name")
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
@@ -181,10 +192,6 @@ def _typed(value: Any, kind: type) -> Any:
 
 def _strings(values: Any) -> tuple[str, ...]:
     return tuple(_typed(value, str) for value in _typed(values, list))
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
 
 
 def _version() -> str:

@@ -1,0 +1,245 @@
+"""Every verb and option in one place. Nothing slow is imported, so that help comes at once."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bayeseq import __version__
+
+_ABOUT = """\
+Label sequences, and know how far to trust each answer.
+
+A column file has one token a line, its columns split by spaces or tabs, and a blank line after
+each sentence; the last column holds the label, as in the files of CRF++ and the CoNLL tasks.
+"""
+_EXAMPLES = """\
+examples:
+  bayeseq demo
+  bayeseq fit train.conll --template template -m crf -o model/
+  bayeseq tag model/ new.conll --marginals > tagged.conll
+  bayeseq evaluate model/ test.conll --plots plots/
+"""
+_FIT = """\
+Learn a model from labelled sentences and write it into a folder.
+
+Without --template and --features, a dataset comes with its own template, and for other files a
+window of two tokens to each side and every column is used. A template's B lines are read as CRF++
+reads them: a bare B weighs label pairs, a B line with macros weighs them by what stands in the
+columns (crf and memm), and without any B line each token is labelled by itself (crf only: the
+label before is part of what hmm and memm are).
+
+Ctrl-C ends the search and saves the best weights found so far; the exit code is then 130.
+"""
+_FIT_EXAMPLES = """\
+examples:
+  bayeseq fit train.conll --template template -m crf -p l2=0.5 -o model/
+  bayeseq fit train.conll --features spelling -m hmm -o model/
+  bayeseq fit dataset:newswire --features spelling -o model/
+  zcat train.gz | bayeseq fit - --missing _ -o model/
+"""
+_TAG = """\
+Write a file's columns with one more, the predicted label.
+
+The file has the columns of the training file, with or without the label column. It is tagged as it
+is read, so it may be larger than memory, and whoever reads the output need not wait for the end.
+Comment lines and -DOCSTART- lines are left out.
+"""
+_TAG_EXAMPLES = """\
+examples:
+  bayeseq tag model/ new.conll > tagged.conll
+  bayeseq tag model/ new.conll --marginals
+  bayeseq tag model/ new.conll --nbest 5
+  cat new.conll | bayeseq tag model/ - | less
+"""
+_EVALUATE = """\
+Score a model on labelled sentences: errors, entities, and what its probabilities are worth.
+
+Tokens whose label is missing do not count. A label that was never seen in training is an error
+wherever it stands, and left out of the log loss.
+"""
+_EVALUATE_EXAMPLES = """\
+examples:
+  bayeseq evaluate model/ test.conll
+  bayeseq evaluate model/ test.conll --strict IOB2 --json scores.json --plots plots/
+  bayeseq evaluate model/ dataset:newswire:test
+"""
+_DATASETS = """\
+List the datasets that have a name, and their terms.
+
+They are fetched on first use, checked by SHA-256, and kept in the folder that the environment
+variable BAYESEQ_DATA names, or else in the platform's cache folder.
+"""
+_DATASETS_EXAMPLES = """\
+example:
+  bayeseq datasets --addresses
+"""
+_DEMO = """\
+Train three models on the corpus that comes with the package, and compare them on its test part.
+
+Prints a table and a few sentences with the probability of each name found, and draws how far the
+probabilities can be trusted. Takes less than a minute and needs no network.
+"""
+_DEMO_EXAMPLES = """\
+example:
+  bayeseq demo -o pictures/
+"""
+_SOURCE = 'a column file, "-" for standard input, or dataset:NAME[:PART] (default part: {})'
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser; what it returns has `verb`, the name of the module in this folder to run."""
+    parser = argparse.ArgumentParser(
+        "bayeseq",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"bayeseq {__version__}")
+    parser.add_argument(
+        "--debug", action="store_true", help="show where an error arose (or BAYESEQ_DEBUG=1)"
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _add_fit(verbs)
+    _add_tag(verbs)
+    _add_evaluate(verbs)
+    _add_datasets(verbs)
+    _add_demo(verbs)
+    return parser
+
+
+def _verb(verbs: Any, name: str, about: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=about.partition("\n")[0].rstrip("."),
+        description=about,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # Said before or after the verb, it holds; unsaid here, it keeps what was said before.
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+    return parser
+
+
+def _add_fit(verbs: Any) -> None:
+    parser = _verb(verbs, "fit", _FIT, _FIT_EXAMPLES)
+    parser.add_argument("train", metavar="TRAIN", help=_SOURCE.format("train, or else all"))
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", required=True, help="folder for the model (required)"
+    )
+    parser.add_argument(
+        "-m", "--model", metavar="NAME", default="crf", help="crf (default), hmm or memm"
+    )
+    features = parser.add_mutually_exclusive_group()
+    features.add_argument("-t", "--template", metavar="FILE", help="CRF++ feature template")
+    features.add_argument(
+        "--features",
+        choices=["spelling"],
+        help="spelling: words of the first column, their case, shape, prefixes and suffixes",
+    )
+    parser.add_argument(
+        "-p",
+        "--param",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter of the model, such as l2=0.5 or max_iter=200; may be repeated",
+    )
+    parser.add_argument("--encoding", help="encoding of the file (default: utf-8)")
+    parser.add_argument(
+        "--label-column",
+        metavar="N",
+        type=int,
+        help="the column with the label, from 0, or from the end if negative (default: -1)",
+    )
+    parser.add_argument(
+        "--missing", metavar="MARK", help='what stands for a missing label, such as "_"'
+    )
+    parser.add_argument(
+        "--comments", metavar="PREFIX", help="skip lines that begin with this, such as #"
+    )
+    _add_quiet(parser)
+
+
+def _add_tag(verbs: Any) -> None:
+    parser = _verb(verbs, "tag", _TAG, _TAG_EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help="folder that `bayeseq fit` wrote")
+    parser.add_argument("file", metavar="FILE", help='a column file, or "-" for standard input')
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to a file (default: standard output)"
+    )
+    parser.add_argument(
+        "--marginals",
+        action="store_true",
+        help="write label/probability, and one such column for each label after it",
+    )
+    parser.add_argument(
+        "-n",
+        "--nbest",
+        metavar="N",
+        type=_positive,
+        help='the N most probable labellings, each under a line "# rank probability"',
+    )
+    parser.add_argument(
+        "--decode",
+        choices=["viterbi", "marginal"],
+        help="predict the most probable labelling, or the most probable label of each token "
+        "(default: as the model was fitted)",
+    )
+    _add_encoding(parser)
+    _add_quiet(parser)
+
+
+def _add_evaluate(verbs: Any) -> None:
+    parser = _verb(verbs, "evaluate", _EVALUATE, _EVALUATE_EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help="folder that `bayeseq fit` wrote")
+    parser.add_argument("file", metavar="FILE", help=_SOURCE.format("test"))
+    parser.add_argument(
+        "--strict",
+        metavar="SCHEME",
+        help="count only entities that are well formed in this tag scheme, such as IOB2 "
+        "(default: read malformed tags as conlleval does)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write all scores to a JSON file")
+    parser.add_argument("--plots", metavar="DIR", help="draw the scores as PNG files in a folder")
+    _add_encoding(parser)
+    _add_quiet(parser)
+
+
+def _add_datasets(verbs: Any) -> None:
+    parser = _verb(verbs, "datasets", _DATASETS, _DATASETS_EXAMPLES)
+    parser.add_argument(
+        "--addresses", action="store_true", help="show the address and SHA-256 of each file"
+    )
+
+
+def _add_demo(verbs: Any) -> None:
+    parser = _verb(verbs, "demo", _DEMO, _DEMO_EXAMPLES)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default="bayeseq-demo",
+        help="folder for the pictures (default: bayeseq-demo)",
+    )
+    _add_quiet(parser)
+
+
+def _add_encoding(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--encoding", help="encoding of the file (default: that of the training file)"
+    )
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress and no remarks on standard error"
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
