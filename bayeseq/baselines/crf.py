@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,8 +137,7 @@ class CRFLoss:
     Sequences whose labels are all known enter through their feature counts, once; the others need
     a second, constrained, forward–backward pass. Features that have weights for many labels are
     scored by a sparse product with a dense matrix, the great many that were seen with one or two
-    labels through those few weights alone. Parts are computed side by side, as many at once as
-    torch has threads, and added up in their order, so the value does not depend on the threads.
+    labels through those few weights alone.
     """
 
     index: WeightIndex
@@ -152,14 +149,13 @@ class CRFLoss:
     """(P,) whether a state weight belongs to a feature that many labels have weights for"""
     common_places: np.ndarray
     """the places d·C + c of those weights, with only those D' features counted"""
-    transposed: tuple[sp.csr_matrix, ...]
-    """(D', N) the features of those weights, in horizontal slices"""
+    transposed: sp.csr_matrix
+    """(D', N) the features of those weights"""
     rare: sp.csr_matrix
     """(P', N · C) where the other state weights add"""
     observed: np.ndarray
     """(P + Q + R,) weighted counts of the sequences whose labels are all known"""
     parts: tuple[_Part, ...]
-    pool: ThreadPoolExecutor
 
     @classmethod
     def of(
@@ -193,8 +189,6 @@ class CRFLoss:
                 _Part(part.layout, rows, part.weights, allowed, features[rows], pair_design)
             )
         observed = np.zeros(index.size) if pointwise else _counts(batch, index)
-        transposed = features.T.tocsr()
-        slices = _balanced_slices(transposed, torch.get_num_threads())
         return cls(
             index,
             l2,
@@ -203,11 +197,10 @@ class CRFLoss:
             classes,
             is_common,
             np.searchsorted(common, of_feature[is_common]) * C + index.states[is_common] % C,
-            tuple(transposed[some] for some in slices),
+            features.T.tocsr(),
             rare,
             observed,
             tuple(parts),
-            ThreadPoolExecutor(torch.get_num_threads()),
         )
 
     def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -220,26 +213,25 @@ class CRFLoss:
         # one table (N, C) all along: first the scores, then in their place the gradient by them
         table = (self.rare.T @ state_weights[~self.is_common]).reshape(-1, C)
 
-        def compute(part: _Part) -> tuple[float, Tensor, np.ndarray]:
+        value = self.l2 * float(weights @ weights) - float(weights @ self.observed)
+        transitions, pairs = np.zeros((C, C)), np.zeros(len(index.pairs))
+        for part in self.parts:
             scores = table[part.rows]
             scores += part.common @ W
             loss, by_label, by_pair = self._part(self._chain(scores, weights, part), part)
             scores[:] = by_label
+            value += loss
             if part.pairs is None:
-                return loss, by_pair, np.zeros(0)
-            return loss, by_pair.sum(0), part.pairs @ by_pair.numpy().ravel()
-
-        found = list(self.pool.map(compute, self.parts))
-        slices = list(self.pool.map(lambda some: some @ table, self.transposed))
-        losses, by_pair, pairs = zip(*found, strict=True)
+                transitions += by_pair.numpy()
+            else:
+                transitions += by_pair.sum(0).numpy()
+                pairs += part.pairs @ by_pair.numpy().ravel()
         states = np.empty(len(index.states))
-        states[self.is_common] = np.concatenate(slices).ravel()[self.common_places]
+        states[self.is_common] = (self.transposed @ table).ravel()[self.common_places]
         states[~self.is_common] = self.rare @ table.ravel()
-        transitions = torch.stack(by_pair).sum(0).numpy().ravel()[index.transitions]
-        gradient = np.concatenate([states, transitions, sum(pairs)])
+        gradient = np.concatenate([states, transitions.ravel()[index.transitions], pairs])
         gradient -= self.observed
         gradient += 2 * self.l2 * weights
-        value = sum(losses) + self.l2 * float(weights @ weights) - float(weights @ self.observed)
         return value, gradient
 
     def _chain(self, scores: np.ndarray, weights: np.ndarray, part: _Part) -> Chain:
@@ -310,18 +302,11 @@ def _complete(batch: SequenceBatch) -> Tensor:
     return batch.layout.sum_by_sequence(unknown) == 0
 
 
-_NARROW, _WIDE = 2**18, 2**20
+_NARROW, _WIDE = 2**19, 2**20
 """Numbers held at once by a part: N · C without, N · C² with a matrix for each label pair."""
 
 _FEW = 8
 """A feature is rare when it has weights for at most one in eight of the labels."""
-
-
-def _balanced_slices(matrix: sp.csr_matrix, n: int) -> list[slice]:
-    """Cut the rows of a matrix into n slices with about the same number of entries."""
-    bounds = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, n + 1)[1:-1])
-    edges = [0, *bounds.tolist(), matrix.shape[0]]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def _counts(batch: SequenceBatch, index: WeightIndex) -> np.ndarray:

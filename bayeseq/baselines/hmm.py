@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bayeseq.baselines.optimise import interrupted_message
+from bayeseq.baselines.optimise import interrupted_message, max_iter_message
 from bayeseq.chain import Chain, constrain, forward_backward
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
-from bayeseq.labelers.chain import ChainLabeler, require_scheme
+from bayeseq.labelers.chain import ChainLabeler, obey_scheme, require_scheme
 
 
 class HMM(ChainLabeler):
@@ -73,52 +75,40 @@ class HMM(ChainLabeler):
         # The first round's counts: known labels as they are, the others spread over what is allowed
         spread = batch.allowed.to(torch.float64)
         spread /= spread.sum(-1, keepdim=True)
-        previous = batch.layout.previous
         first = batch.layout.n_tokens - batch.layout.n_pairs
         weights = batch.weights[batch.layout.sequence].unsqueeze(-1)
-        pairs = spread[previous].T @ (spread[first:] * weights[first:])
-        self._count(batch, spread * weights, pairs)
+        pairs = spread[batch.layout.previous].T @ (spread[first:] * weights[first:])
+        tables = _Tables.counted(batch, spread * weights, pairs, self.smoothing)
         complete = bool((batch.allowed.sum(-1) == 1).all())
         trace: list[float] = []
         elapsed: list[float] = []
-        converged, message = False, ""
+        converged, message, interrupted = False, "", False
         try:
             while not converged and len(trace) < self.max_iter:
-                chain = constrain(self._scores(batch), allowed=batch.allowed)
+                chain = constrain(tables.scores(batch), allowed=batch.allowed)
+                chain = obey_scheme(chain, self.scheme, data.labels.classes)
                 found = forward_backward(chain, "sum", batch.weights)
-                trace.append(float(batch.weights @ found.log_partition) + self._log_prior())
+                log_likelihood = float(batch.weights @ found.log_partition)
+                trace.append(log_likelihood + self.smoothing * tables.sum())
                 elapsed.append(time.perf_counter() - began)
                 change = trace[-1] - trace[-2] if len(trace) > 1 else np.inf
                 converged = complete or change <= self.tol * abs(trace[-1])
                 if not converged:
                     assert found.pairs is not None
-                    self._count(batch, found.unary * weights, found.pairs)
+                    tables = _Tables.counted(
+                        batch, found.unary * weights, found.pairs, self.smoothing
+                    )
         except KeyboardInterrupt:
-            message = interrupted_message(len(trace))
+            message, interrupted = interrupted_message(len(trace)), True
+        if not converged and not interrupted:
+            message = max_iter_message("HMM", self.max_iter)
+        self.log_initial_, self.log_transitions_, self.log_emissions_ = tables
         seconds = time.perf_counter() - began
-        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message, bool(message))
-
-    def _count(self, batch: SequenceBatch, labels: torch.Tensor, pairs: torch.Tensor) -> None:
-        """Set the probabilities from label counts (N, C) and label-pair counts (C, C)."""
-        first = labels[: batch.layout.n_tokens - batch.layout.n_pairs].sum(0).numpy()
-        emitted = (batch.features.T @ labels.numpy()).T
-        self.log_initial_ = self._normalised(first)
-        self.log_transitions_ = self._normalised(pairs.numpy())
-        self.log_emissions_ = self._normalised(emitted)
-
-    def _normalised(self, counts: np.ndarray) -> np.ndarray:
-        counts = counts + self.smoothing
-        return np.log(counts) - np.log(counts.sum(-1, keepdims=True))
-
-    def _log_prior(self) -> float:
-        tables = (self.log_initial_, self.log_transitions_, self.log_emissions_)
-        return self.smoothing * float(sum(table.sum() for table in tables))
+        return FitResult(tuple(trace), tuple(elapsed), converged, seconds, message, interrupted)
 
     def _scores(self, batch: SequenceBatch) -> Chain:
-        unary = torch.from_numpy(np.ascontiguousarray(batch.features @ self.log_emissions_.T))
-        starts = batch.layout.n_tokens - batch.layout.n_pairs
-        unary[:starts] += torch.from_numpy(self.log_initial_)
-        return Chain(unary, torch.from_numpy(self.log_transitions_), batch.layout)
+        tables = _Tables(self.log_initial_, self.log_transitions_, self.log_emissions_)
+        return tables.scores(batch)
 
     def _tensors(self) -> dict[str, np.ndarray]:
         return {
@@ -134,3 +124,38 @@ class HMM(ChainLabeler):
             if table.shape != shape or not np.isfinite(table).all():
                 raise ValueError(f"log_{name} is not a finite table of shape {shape}")
             setattr(self, f"log_{name}_", table)
+
+
+class _Tables(NamedTuple):
+    """The log-probabilities of an HMM."""
+
+    initial: np.ndarray
+    """(C,)"""
+    transitions: np.ndarray
+    """(C, C)"""
+    emissions: np.ndarray
+    """(C, D)"""
+
+    @classmethod
+    def counted(
+        cls, batch: SequenceBatch, labels: Tensor, pairs: Tensor, smoothing: float
+    ) -> _Tables:
+        """From weighted label counts (N, C) and label-pair counts (C, C)."""
+
+        def normalised(counts: np.ndarray) -> np.ndarray:
+            counts = counts + smoothing
+            return np.log(counts) - np.log(counts.sum(-1, keepdims=True, initial=1e-300))
+
+        first = labels[: batch.layout.n_tokens - batch.layout.n_pairs].sum(0).numpy()
+        emitted = (batch.features.T @ labels.numpy()).T
+        return cls(normalised(first), normalised(pairs.numpy()), normalised(emitted))
+
+    def sum(self) -> float:
+        """The sum of all log-probabilities: the log-prior of the smoothing, for each unit of it."""
+        return float(sum(table.sum() for table in self))
+
+    def scores(self, batch: SequenceBatch) -> Chain:
+        """log p(x_t | c), with log p(first label) at the first tokens, and the transitions."""
+        unary = torch.from_numpy(np.ascontiguousarray(batch.features @ self.emissions.T))
+        unary[: batch.layout.n_tokens - batch.layout.n_pairs] += torch.from_numpy(self.initial)
+        return Chain(unary, torch.from_numpy(self.transitions), batch.layout)

@@ -52,15 +52,17 @@ class WeightIndex:
         if all_states:
             states = (state_columns[:, None] * C + np.arange(C)).ravel()
         else:
-            together = (batch.features.T @ Y).tocoo()
+            together = (abs(batch.features).T @ Y).tocoo()  # values must not cancel
             keep = ~pair_features[together.row]
             states = together.row[keep].astype(np.int64) * C + together.col[keep]
         joint = label_pair_matrix(batch, Y)
         seen = np.asarray(joint.sum(0)).ravel()
         places = np.arange(C * C) if all_transitions else np.flatnonzero(seen)
-        triples = (batch.features[_inner(batch)].T @ joint).tocoo()
-        keep = pair_features[triples.row]
-        pairs = triples.row[keep].astype(np.int64) * C * C + triples.col[keep]
+        pairs = np.zeros(0, dtype=np.int64)
+        if pair_features.any():
+            triples = (abs(batch.features[_inner(batch)]).T @ joint).tocoo()
+            keep = pair_features[triples.row]
+            pairs = triples.row[keep].astype(np.int64) * C * C + triples.col[keep]
         none = np.zeros(0, dtype=np.int64)
         return cls(D, C, np.sort(states), places if transitions else none, np.sort(pairs))
 
@@ -264,6 +266,8 @@ class LinearChainLabeler(ChainLabeler):
                 raise ValueError("the places of the weights are not whole numbers")
             if len(places) and (places.min() < 0 or places.max() >= end):
                 raise ValueError("a weight belongs to a feature or label that does not exist")
+            if (np.diff(places) <= 0).any():
+                raise ValueError("a weight stands twice, or out of order")
         weights = tensors["weights"]
         if weights.shape != (index.size,) or not np.isfinite(weights).all():
             raise ValueError(f"expected {index.size} finite weights, found {weights.shape}")

@@ -11,7 +11,7 @@ from bayeseq.baselines.optimise import minimise
 from bayeseq.chain import Chain, constrain, forward_backward
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
-from bayeseq.labelers.chain import require_scheme
+from bayeseq.labelers.chain import obey_scheme, require_scheme
 
 
 class MEMM(LinearChainLabeler):
@@ -64,7 +64,7 @@ class MEMM(LinearChainLabeler):
             all_transitions=self.all_possible_transitions,
         )
         weights, result = minimise(
-            MEMMLoss(data.batch, index, self.l2),
+            MEMMLoss(data.batch, index, self.l2, self.scheme, data.labels.classes),
             self._start(data, index),
             max_iter=self.max_iter,
             tol=self.tol,
@@ -96,9 +96,16 @@ class MEMMLoss:
     a constrained forward–backward pass where they are not.
     """
 
-    def __init__(self, batch: SequenceBatch, index: WeightIndex, l2: float) -> None:
+    def __init__(
+        self,
+        batch: SequenceBatch,
+        index: WeightIndex,
+        l2: float,
+        scheme: str | None = None,
+        classes: tuple[str, ...] = (),
+    ) -> None:
         assert batch.allowed is not None
-        self.index, self.l2 = index, l2
+        self.index, self.l2, self.scheme, self.classes = index, l2, scheme, classes
         self.features, self.transposed = batch.features, batch.features.T.tocsr()
         unknown = (batch.allowed.sum(-1) != 1).to(torch.float64)
         partial = batch.layout.sum_by_sequence(unknown) > 0
@@ -128,7 +135,10 @@ class MEMMLoss:
                 local = torch.from_numpy(design.T @ index.split(weights)[2])
                 transitions = A + local.reshape(-1, *A.shape)
             chain = Chain(torch.from_numpy(scores[rows]), transitions, part.layout)
-            loss, first, into = (_complete if complete else _partial)(chain, part)
+            if complete:
+                loss, first, into = _complete(chain, part)
+            else:
+                loss, first, into = _partial(chain, part, self.scheme, self.classes)
             value += loss
             scores[rows] = torch.cat([first, into.sum(-2)]).numpy()
             by_pair += into.sum(0)
@@ -165,12 +175,16 @@ def _complete(scores: Chain, part: SequenceBatch) -> tuple[float, Tensor, Tensor
     return loss, gradient[:first], by_pair
 
 
-def _partial(scores: Chain, part: SequenceBatch) -> tuple[float, Tensor, Tensor]:
-    """The same where some labels are missing or sets."""
+def _partial(
+    scores: Chain, part: SequenceBatch, scheme: str | None, classes: tuple[str, ...]
+) -> tuple[float, Tensor, Tensor]:
+    """The same where some labels are missing or sets: the labellings that agree with what is
+    known, and with the scheme, are summed over."""
     layout = scores.layout
     first = layout.n_tokens - layout.n_pairs
     model = locally_normalised(scores)
-    found = forward_backward(constrain(model, allowed=part.allowed), "each")
+    known = obey_scheme(constrain(model, allowed=part.allowed), scheme, classes)
+    found = forward_backward(known, "each")
     assert found.pairs is not None
     weights = part.weights[layout.sequence]
     p_first, p_into = model.unary[:first].exp(), model.transitions.exp()

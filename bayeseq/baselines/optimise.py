@@ -24,6 +24,13 @@ def interrupted_message(iterations: int) -> str:
     return message
 
 
+def max_iter_message(name: str, max_iter: int) -> str:
+    """What a search that ran out of iterations says, as a warning and in `result_`."""
+    message = f"{name} stopped after max_iter={max_iter} iterations"
+    warnings.warn(f"{message}; raise max_iter or tol", ConvergenceWarning, stacklevel=3)
+    return message
+
+
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -85,7 +92,5 @@ def minimise(
             message = interrupted_message(len(trace))
             return best, result(False, message, interrupted=True)
     converged = len(trace) < max_iter
-    message = "" if converged else f"{name} stopped after max_iter={max_iter} iterations"
-    if not converged:
-        warnings.warn(f"{message}; raise max_iter or tol", ConvergenceWarning, stacklevel=2)
+    message = "" if converged else max_iter_message(name, max_iter)
     return found.x, result(converged, message)

@@ -61,9 +61,10 @@ class FeatureSpace:
     def matrix(self, X: Iterable[Any]) -> tuple[sp.csr_matrix, np.ndarray]:
         """The matrix (N, D) of new sequences and their lengths; unknown features are ignored."""
         X = list(X)
-        if X and _is_numeric(X) != (self.names is None) and any(len_(x) for x in X):
-            here, there = ("numbers", "features") if self.names else ("features", "numbers")
-            raise DataError(f"X holds {here}, but the model was fitted on {there}")
+        if _is_numeric(X) and self.names is not None:
+            raise DataError("X holds numbers, but the model was fitted on features with names")
+        if self.names is None and any(isinstance(x, Sequence) and len(x) for x in X):
+            raise DataError("X holds features, but the model was fitted on numbers")
         if self.names is None:
             return _stack_numeric(X, self.n_features)
         tokens = _Tokens.of(X)
@@ -81,11 +82,6 @@ class FeatureSpace:
         return index
 
 
-def len_(sequence: Any) -> int:
-    """The number of tokens of a sequence, whatever holds it."""
-    return sequence.shape[0] if hasattr(sequence, "shape") else len(sequence)
-
-
 def _is_numeric(X: Sequence[Any]) -> bool:
     return any(hasattr(x, "shape") and hasattr(x, "dtype") for x in X)
 
@@ -94,6 +90,9 @@ def _stack_numeric(X: Sequence[Any], n_features: int | None) -> tuple[sp.csr_mat
     """2-D arrays or scipy matrices, one a sequence, on top of each other."""
     blocks, lengths = [], []
     for i, x in enumerate(X):
+        if isinstance(x, Sequence) and len(x) == 0 and n_features is not None:
+            lengths.append(0)
+            continue
         if not hasattr(x, "shape") or len(x.shape) != 2:
             what = f"shape {x.shape}" if hasattr(x, "shape") else f"a {type(x).__name__}"
             raise DataError(
@@ -103,6 +102,8 @@ def _stack_numeric(X: Sequence[Any], n_features: int | None) -> tuple[sp.csr_mat
         n_features = x.shape[1] if n_features is None else n_features
         if x.shape[1] != n_features:
             raise DataError(f"sequence {i} has {x.shape[1]} columns, expected {n_features}")
+        if x.dtype.kind not in "biuf":
+            raise DataError(f"sequence {i} is an array of {x.dtype}; expected real numbers")
         block = sp.csr_matrix(x, dtype=np.float64)
         if not np.isfinite(block.data).all():
             entries = block.tocoo()
@@ -195,10 +196,8 @@ def _items(token: Any, where: str) -> Iterator[tuple[str, float]]:
             raise DataError(f"{where}: feature name {name!r} is not a string")
         if isinstance(value, str):
             yield f"{name}:{value}", 1.0
-        elif isinstance(value, numbers.Real):
-            if not np.isfinite(float(value)):
-                raise DataError(f"{where}: feature {name!r} is {value}, not a finite number")
-            yield name, float(value)
+        elif isinstance(value, numbers.Real | np.bool_):
+            yield name, _finite(value, f"{where}: feature {name!r}")
         elif isinstance(value, list | tuple | set | frozenset) and all(
             isinstance(item, str) for item in value
         ):
@@ -208,3 +207,13 @@ def _items(token: Any, where: str) -> Iterator[tuple[str, float]]:
                 f"{where}: feature {name!r} is a {type(value).__name__}; "
                 "use a string, a number, a truth value or a list of strings"
             )
+
+
+def _finite(value: Any, where: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = np.inf
+    if not np.isfinite(number):
+        raise DataError(f"{where} is {value!r:.40}, not a finite number")
+    return number

@@ -35,10 +35,7 @@ class LabelSpace:
         classes: set[str] = set()
         for i, labels in enumerate(_sequences(y)):
             for t, label in enumerate(labels):
-                if isinstance(label, str):
-                    classes.add(label)
-                else:
-                    classes.update(_members(label, f"sequence {i}, token {t}"))
+                classes.update(map(str, label_members(label, f"sequence {i}, token {t}")))
         if not classes:
             raise DataError("y holds no label at all; at least one token must be labelled")
         return cls(tuple(sorted(classes)))
@@ -64,8 +61,7 @@ class LabelSpace:
         for i, labels in enumerate(y):
             for t, label in enumerate(labels):
                 where = f"sequence {i}, token {t}"
-                members = (label,) if isinstance(label, str) else _members(label, where)
-                for member in members:
+                for member in label_members(label, where):
                     if member not in number:
                         raise DataError(
                             f"{where}: label {member!r} is not one of the labels of the training "
@@ -81,7 +77,7 @@ def check_lengths(y: Labels, lengths: Sequence[int] | np.ndarray) -> None:
     """Refuse labels whose sequences are not as long as those of X."""
     if len(y) != len(lengths):
         raise DataError(f"X has {len(lengths)} sequences, y has {len(y)}")
-    for i, (labels, n) in enumerate(zip(y, lengths, strict=True)):
+    for i, (labels, n) in enumerate(zip(_sequences(y), lengths, strict=True)):
         if len(labels) != n:
             raise DataError(f"sequence {i} has {n} tokens in X, but {len(labels)} labels in y")
 
@@ -96,8 +92,10 @@ def _sequences(y: Any) -> Labels:
     return y
 
 
-def _members(label: Any, where: str) -> Iterable[str]:
-    """The labels of a set; nothing for a missing label."""
+def label_members(label: Any, where: str) -> Iterable[str]:
+    """The labels that a token may have: one, those of a set, or none when it is missing."""
+    if isinstance(label, str):
+        return (label,)
     if label is None:
         return ()
     if isinstance(label, set | frozenset | tuple | list):

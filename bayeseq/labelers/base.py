@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
 from bayeseq.data.features import FeatureSpace
-from bayeseq.data.labels import Labels, LabelSpace, check_lengths
+from bayeseq.data.labels import Labels, LabelSpace, check_lengths, label_members
 from bayeseq.labelers.persistence import SavedModel, params_from_json, params_to_json, write_model
 
 
@@ -193,11 +193,11 @@ class SequenceLabeler(BaseEstimator, ABC):
         check_lengths(y, [len(labels) for labels in predicted])
         weights = _check_weights(sample_weight, len(y))
         right, total = 0.0, 0.0
-        for labels, found, weight in zip(y, predicted, weights, strict=True):
-            for true, label in zip(labels, found, strict=True):
+        for i, (labels, found) in enumerate(zip(y, predicted, strict=True)):
+            for t, (true, label) in enumerate(zip(labels, found, strict=True)):
                 if true is not None:
-                    right += weight * (label == true if isinstance(true, str) else label in true)
-                    total += weight
+                    right += weights[i] * (label in label_members(true, f"sequence {i}, token {t}"))
+                    total += weights[i]
         if total == 0:
             raise DataError("no token of y has a label; there is nothing to score")
         return right / total
@@ -208,9 +208,12 @@ class SequenceLabeler(BaseEstimator, ABC):
         allowed = None if given is None else self.label_space_.allowed(given, lengths)
         return SequenceBatch.of(matrix, lengths, allowed)
 
-    def _parts(self, batch: SequenceBatch) -> Iterable[tuple[np.ndarray, SequenceBatch]]:
-        """The batch in pieces that fit into memory, each with its packed rows in the whole."""
-        return batch.split(max(1, _SCORES_AT_ONCE // len(self.classes_) ** 2))
+    def _parts(
+        self, batch: SequenceBatch, copies: int = 1
+    ) -> Iterable[tuple[np.ndarray, SequenceBatch]]:
+        """The batch in pieces of which so many copies fit into memory, each with its packed rows
+        in the whole."""
+        return batch.split(max(1, _SCORES_AT_ONCE // (copies * len(self.classes_) ** 2)))
 
     @staticmethod
     def _ragged(batch: SequenceBatch, packed: np.ndarray) -> list[np.ndarray]:
@@ -248,7 +251,7 @@ class SequenceLabeler(BaseEstimator, ABC):
             model._restore(saved.tensors)
             lists = {k: tuple(v) for k, v in saved.result.items() if isinstance(v, list)}
             model.result_ = FitResult(**{**saved.result, **lists})
-        except (TypeError, KeyError, ValueError, IndexError) as error:
+        except (TypeError, KeyError, ValueError, IndexError, RecursionError) as error:
             raise DataError(
                 f"the saved {cls.__name__} does not fit together: {error}; save the model again"
             ) from error

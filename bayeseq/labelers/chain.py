@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 
 from bayeseq.chain import (
     Chain,
@@ -90,9 +89,10 @@ class ChainLabeler(SequenceLabeler):
     ) -> list[list[ScoredLabelling]]:
         """The n most probable labellings of each sequence with their probabilities, best first
         (fewer where a sequence has fewer)."""
+        require_positive("n", n)
         batch = self._batch(X, given)
         found: list[list[ScoredLabelling]] = [[] for _ in range(batch.layout.n_sequences)]
-        for _, part in batch.split(max(1, self._tokens_at_once() // n)):
+        for _, part in self._parts(batch, n):
             with _numbered(part):
                 chain = self._chain(part)
                 best, log_z = kbest(chain, n), log_partition(chain)
@@ -134,7 +134,7 @@ class ChainLabeler(SequenceLabeler):
         }
         none = torch.zeros(len(types), dtype=torch.bool)
         proba = [np.zeros(len(row)) for row in entities]
-        for _, part in batch.split(self._tokens_at_once()):
+        for _, part in self._parts(batch):
             spans, inside, places = [], [], []
             for b, i in enumerate(part.numbers.tolist()):
                 for k, (start, end, label) in enumerate(entities[i]):
@@ -160,7 +160,7 @@ class ChainLabeler(SequenceLabeler):
         """(B,) log p(y | x) of each sequence; missing labels and label sets are summed over."""
         batch = self._batch(X, list(y))
         found = np.zeros(batch.layout.n_sequences)
-        for _, part in batch.split(self._tokens_at_once()):
+        for _, part in self._parts(batch):
             classes = self.label_space_.classes
             free = obey_scheme(self._scores(part), self.scheme, classes)
             found[part.numbers] = log_partition(self._chain(part)) - log_partition(free)
@@ -170,7 +170,7 @@ class ChainLabeler(SequenceLabeler):
         """(B,) the entropy in nats of each sequence's distribution over whole labellings."""
         batch = self._batch(X, given)
         found = np.zeros(batch.layout.n_sequences)
-        for _, part in batch.split(self._tokens_at_once()):
+        for _, part in self._parts(batch):
             with _numbered(part):
                 found[part.numbers] = entropy(self._chain(part))
         return found
@@ -183,20 +183,17 @@ class ChainLabeler(SequenceLabeler):
         random_state: int | np.random.Generator | None = None,
     ) -> list[list[list[str]]]:
         """For each sequence, `draws` labellings drawn from the model's distribution."""
+        require_positive("draws", draws)
         batch = self._batch(X, given)
         seed = np.random.default_rng(random_state).integers(2**63)
         generator = torch.Generator().manual_seed(int(seed))
         found: list[list[list[str]]] = [[] for _ in range(batch.layout.n_sequences)]
-        for _, part in batch.split(max(1, self._tokens_at_once() // draws)):
+        for _, part in self._parts(batch, draws):
             with _numbered(part):
                 drawn = sample(self._chain(part), draws, generator)
             for b, rows in enumerate(part.layout.split(drawn, dim=-1)):
                 found[part.numbers[b]] = self.classes_[rows.numpy()].tolist()
         return found
-
-    def _tokens_at_once(self) -> int:
-        check_is_fitted(self, "classes_")
-        return max(1, 2**24 // len(self.classes_) ** 2)
 
 
 def obey_scheme(chain: Chain, scheme: str | None, classes: Sequence[str]) -> Chain:
@@ -223,6 +220,12 @@ def require_scheme(data: TrainingData, scheme: str) -> None:
             f"sequence {int((~possible).nonzero()[0])}: its labels are not {scheme}; "
             "convert them with convert_tags, or leave out the scheme"
         )
+
+
+def require_positive(name: str, value: int) -> None:
+    """Refuse a count below one."""
+    if value < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 1")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -43,27 +43,25 @@ def write_model(path: str | os.PathLike[str], model: SavedModel) -> None:
     """Write a model folder: under a temporary name first, then renamed, so that a crash leaves
     either the old folder or the new one. A folder that is not a model is never overwritten."""
     target = Path(path)
+    target = target.resolve() if target.is_symlink() else target  # a link stays one
     require_writable(target)
-    vocab = {"n_features": model.n_features, "features": model.features}
     files = {
-        VOCAB: json.dumps(vocab, ensure_ascii=False, indent=0).encode(),
+        VOCAB: _to_bytes({"n_features": model.n_features, "features": model.features}, indent=0),
         TENSORS: tensors_to_bytes({k: np.ascontiguousarray(v) for k, v in model.tensors.items()}),
     }
-    config = {
-        "format": FORMAT,
-        "bayeseq": _version(),
-        "class": model.kind,
-        "params": model.params,
-        "classes": model.classes,
-        "result": model.result,
-        "metadata": model.metadata,
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-    }
-    try:
-        files[CONFIG] = json.dumps(config, ensure_ascii=False, indent=2, allow_nan=True).encode()
-    except TypeError as error:
-        raise DataError(f"metadata_ holds something that JSON cannot: {error}") from error
-
+    files[CONFIG] = _to_bytes(
+        {
+            "format": FORMAT,
+            "bayeseq": _version(),
+            "class": model.kind,
+            "params": model.params,
+            "classes": model.classes,
+            "result": model.result,
+            "metadata": _checked_metadata(model.metadata),
+            "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        },
+        indent=2,
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -73,16 +71,54 @@ def write_model(path: str | os.PathLike[str], model: SavedModel) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
         work.chmod(0o755)
-        if target.exists():
-            old = work.with_name(work.name + ".old")
-            target.rename(old)
-            work.rename(target)
-            shutil.rmtree(old)
-        else:
-            work.rename(target)
+        _put_in_place(work, target)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _put_in_place(work: Path, target: Path) -> None:
+    """Rename a finished folder to its name; an older model there goes only when this worked."""
+    if not target.exists():
+        work.rename(target)
+        return
+    old = work.with_name(work.name + ".old")
+    target.rename(old)
+    try:
+        work.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old)
+
+
+def _to_bytes(value: Any, indent: int) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{error.object[error.start : error.end]!r} is no character and cannot be saved; "
+            "take it out of the feature names, labels or metadata_"
+        ) from error
+
+
+def _checked_metadata(metadata: Any) -> Any:
+    """The metadata, if JSON gives back what it was given."""
+    try:
+        same = json.loads(json.dumps(metadata))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"metadata_ holds something that JSON cannot: {error}") from error
+    if _key_count(same) != _key_count(metadata):
+        raise DataError("metadata_ has a key that is not a string; JSON cannot hold it")
+    return metadata
+
+
+def _key_count(value: Any) -> int:
+    """How many string keys there are, at any depth."""
+    if isinstance(value, dict):
+        here = sum(isinstance(key, str) for key in value)
+        return here + sum(map(_key_count, value.values()))
+    return sum(map(_key_count, value)) if isinstance(value, list | tuple) else 0
 
 
 def require_writable(target: Path) -> None:
@@ -117,14 +153,24 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
                     "another model); copy the folder again from where it was saved"
                 )
         vocab = _read_json(folder / VOCAB)
-        names = vocab["features"]
+        n_features = _typed(vocab["n_features"], int)
+        features = None if vocab["features"] is None else _strings(vocab["features"])
+        if features is not None and not len(features) == n_features == len(set(features)):
+            raise TypeError("the feature names are not as many as they should be, or repeat")
+        classes = _strings(config["classes"])
+        if not classes or list(classes) != sorted(set(classes)):
+            raise TypeError("the labels are not in order, or repeat")
+        result = _typed(config["result"], dict)
+        for name in ("objective", "elapsed"):
+            for value in _typed(result[name], list):
+                _typed(value, float)
         return SavedModel(
             kind=_typed(config["class"], str),
             params=_typed(config["params"], dict),
-            classes=_strings(config["classes"]),
-            features=None if names is None else _strings(names),
-            n_features=_typed(vocab["n_features"], int),
-            result=_typed(config["result"], dict),
+            classes=classes,
+            features=features,
+            n_features=n_features,
+            result=result,
             metadata=_typed(config["metadata"], dict),
             tensors=load_tensors(_read_bytes(folder / TENSORS)),
         )
@@ -143,10 +189,10 @@ def params_from_json(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_json(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str | int | float):
         return value
-    if isinstance(value, int | float | np.integer | np.floating):
-        return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, tuple):
         return {"tuple": [_to_json(name, item) for item in value]}
     if isinstance(value, list):
@@ -175,9 +221,10 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    content = _read_bytes(path)
     try:
-        found = json.loads(_read_bytes(path))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}); copy the folder again") from error
     if not isinstance(found, dict):
         raise DataError(f"{path} holds a {type(found).__name__}, not the settings of a model")

@@ -1,0 +1,74 @@
+"""What the tests of labelers share: how each is built quickly, and small corpora."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+
+from bayeseq import LABELERS
+
+# Settings that a class needs to be quick and exact on a few sentences. The optimisers run to the
+# end, so that two ways to say the same thing reach the same place.
+SETTINGS = {
+    "CRF": {"tol": 1e-14, "progress": False},
+    "MEMM": {"tol": 1e-14, "progress": False},
+    "HMM": {"tol": 1e-12},
+}
+
+
+def make(name, **changes):
+    """An unfitted labeler; changes that its class does not know are an error, as for a user."""
+    return LABELERS[name](**{**SETTINGS.get(name, {}), **changes})
+
+
+def parameters(cls):
+    """The constructor's parameters, without self."""
+    return list(inspect.signature(cls.__init__).parameters.values())[1:]
+
+
+# A corpus with ragged lengths, one-token sentences, and features that overlap.
+X = [
+    [["w=the", "low"], ["w=dog", "low"], ["w=Rex", "cap"], ["w=barks", "low"]],
+    [["w=Rex", "cap"]],
+    [["w=the", "low"], ["w=cat", "low"], ["w=sleeps", "low"]],
+    [["w=Ann", "cap"], ["w=Lee", "cap"], ["w=sees", "low"], ["w=the", "low"], ["w=dog", "low"]],
+    [["w=sleeps", "low"]],
+    [["w=Ann", "cap"], ["w=barks", "low"]],
+]
+Y = [
+    ["O", "O", "B", "O"],
+    ["B"],
+    ["O", "O", "O"],
+    ["B", "I", "O", "O", "O"],
+    ["O"],
+    ["B", "O"],
+]
+NEW = [
+    [["w=Rex", "cap"], ["w=Lee", "cap"], ["w=sees", "low"]],
+    [["w=dog", "low"]],
+    [["w=a", "low"], ["w=Zoe", "cap"], ["new"], ["w=the", "low"], ["w=cat", "low"]],
+]
+
+
+def easy_task(seed, n_sequences):
+    """Sentences whose labels follow each other and mostly show in the word."""
+    rng = np.random.default_rng(seed)
+    follows = np.array([[0.7, 0.3, 0.0], [0.0, 0.2, 0.8], [0.5, 0.0, 0.5]])
+    X, y = [], []
+    for _ in range(n_sequences):
+        labels = [int(rng.integers(3))]
+        while len(labels) < rng.integers(1, 9):
+            labels.append(int(rng.choice(3, p=follows[labels[-1]])))
+        hint = [c if rng.random() < 0.9 else int(rng.integers(3)) for c in labels]
+        X.append([[f"word={c}{rng.integers(5)}", f"hint={c}"] for c in hint])
+        y.append(["ABC"[c] for c in labels])
+    return X, y
+
+
+def assert_same(found, expected, tolerance=0.0):
+    """Lists of arrays, equal in number, shape and value."""
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
