@@ -38,6 +38,7 @@ class Combined(Kernel):
     def of(
         self, products: Tensor, left: Tensor, right: Tensor, log_params: Logs | None = None
     ) -> Tensor:
+        """K (n, m) from inner products and squared norms."""
         self.check()
         return self._join(
             kernel.of(products, left, right, _part(log_params, i))
@@ -45,12 +46,14 @@ class Combined(Kernel):
         )
 
     def diagonal(self, norms: Tensor, log_params: Logs | None = None) -> Tensor:
+        """(n,) k(x, x) from squared norms."""
         self.check()
         return self._join(
             kernel.diagonal(norms, _part(log_params, i)) for i, kernel in enumerate(self.kernels)
         )
 
     def check(self) -> None:
+        """Raise ValueError if there is no part, or something is wrong with one."""
         name = type(self).__name__
         if len(self.kernels) == 0:
             raise ValueError(f"{name} of no kernels; give it at least one")
@@ -60,10 +63,12 @@ class Combined(Kernel):
             kernel.check()
 
     def log_parameters(self) -> dict[str, Tensor]:
+        """The learnable numbers of all parts, as logs: "0.log_variance" is one of the first."""
         self.check()
         return _numbered(kernel.log_parameters() for kernel in self.kernels)
 
     def with_parameters(self, log_params: Logs) -> Self:
+        """A copy with these logs in place of its own."""
         self.check()
         if unknown := sorted(log_params.keys() - self.log_parameters()):
             raise ValueError(f"{self} has no learnable {', '.join(unknown)}")
@@ -119,9 +124,11 @@ class Sum(Combined):
         return reduce(add, parts)
 
     def unit(self) -> Self:
+        """A copy: the variances of the parts stay."""
         return clone(self)
 
     def shape_parameters(self) -> dict[str, Tensor]:
+        """All learnable numbers."""
         return self.log_parameters()
 
 
@@ -142,9 +149,11 @@ class Product(Combined):
         return reduce(mul, parts)
 
     def unit(self) -> Self:
+        """The product of the parts with variance 1."""
         return type(self)([kernel.unit() for kernel in self.kernels])
 
     def shape_parameters(self) -> dict[str, Tensor]:
+        """The learnable numbers of the parts, without their overall variances."""
         self.check()
         return _numbered(kernel.shape_parameters() for kernel in self.kernels)
 

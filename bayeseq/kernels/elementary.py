@@ -31,22 +31,26 @@ class Elementary(Kernel):
     def of(
         self, products: Tensor, left: Tensor, right: Tensor, log_params: Logs | None = None
     ) -> Tensor:
+        """K (n, m) from inner products and squared norms."""
         self.check()
         logs = log_params or {}
         return self._number("variance", logs) * self._shape(products, left, right, logs)
 
     def diagonal(self, norms: Tensor, log_params: Logs | None = None) -> Tensor:
+        """(n,) k(x, x) from squared norms."""
         self.check()
         logs = log_params or {}
         return self._number("variance", logs) * self._shape_diagonal(norms, logs)
 
     def check(self) -> None:
+        """Raise ValueError if a number is not finite or not positive."""
         for name in self._positive:
             value = self._finite(name)
             if value <= 0:
                 raise ValueError(f"{name} of {type(self).__name__} is {value}; it must be positive")
 
     def log_parameters(self) -> dict[str, Tensor]:
+        """The learnable numbers as logs."""
         self.check()
         return {
             f"log_{name}": torch.tensor(math.log(getattr(self, name)), dtype=torch.float64)
@@ -54,6 +58,7 @@ class Elementary(Kernel):
         }
 
     def with_parameters(self, log_params: Logs) -> Self:
+        """A copy with these logs in place of its own."""
         known = {f"log_{name}": name for name in self._learnable()}
         if unknown := sorted(log_params.keys() - known):
             raise ValueError(
@@ -65,9 +70,11 @@ class Elementary(Kernel):
         return copy
 
     def unit(self) -> Self:
+        """A copy with variance 1."""
         return type(self)(**(self.get_params() | {"variance": 1.0}))
 
     def shape_parameters(self) -> dict[str, Tensor]:
+        """The learnable numbers but the variance."""
         found = self.log_parameters()
         del found["log_variance"]
         return found
@@ -88,11 +95,15 @@ class Elementary(Kernel):
         return float(value)
 
     def __str__(self) -> str:
-        numbers = (
-            f"{name}={int(value) if isinstance(value, Integral) else float(value)!r}"
-            for name, value in self.get_params().items()
-        )
+        numbers = (f"{name}={_plain(value)!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({', '.join(numbers)})"
+
+
+def _plain(value: object) -> object:
+    """A number of any library as Python's own, which prints as digits alone."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 class Linear(Elementary):
@@ -127,6 +138,7 @@ class Polynomial(Elementary):
         self.variance = variance
 
     def check(self) -> None:
+        """Raise ValueError also if the degree is no whole number from 1 on, or the offset negative."""
         super().check()
         if isinstance(self.degree, bool) or not isinstance(self.degree, Integral):
             raise ValueError(f"degree of Polynomial is {self.degree!r}, not a whole number")

@@ -63,15 +63,8 @@ class GroupedProducts:
         G = n_groups(groups)
         left = _group_norms(rows, groups)
         right = left if others is rows else _group_norms(others, groups)
-        stack = None
-        if G * rows.shape[0] * others.shape[0] <= budget:
-            stack = torch.empty((G, rows.shape[0], others.shape[0]), dtype=torch.float64)
-            by_column, others_by_column = rows.tocsc(), others.tocsc()
-            for g in range(G):
-                columns = np.flatnonzero(groups == g)
-                stack[g] = dense_products(
-                    by_column[:, columns].tocsr(), others_by_column[:, columns].tocsr()
-                )
+        few = G * rows.shape[0] * others.shape[0] <= budget
+        stack = _stack(rows, others, groups) if few else None
         return cls(rows, others, groups, left, right, stack)
 
     def weighted(self, log_weights: Tensor) -> InnerProducts:
@@ -98,7 +91,9 @@ class _WeightedProducts(torch.autograd.Function):
         ctx: Any, weights: Tensor, X: sp.csr_matrix, X2: sp.csr_matrix, groups: np.ndarray
     ) -> Tensor:
         ctx.rows = (X, X2, groups, len(weights))
-        return dense_products(X @ sp.diags(weights.detach().numpy()[groups]), X2)
+        root = sp.diags(np.sqrt(weights.detach().numpy())[groups])
+        left = X @ root
+        return dense_products(left, left if X2 is X else X2 @ root)
 
     @staticmethod
     @once_differentiable
@@ -128,6 +123,17 @@ def checked_groups(column_groups: np.ndarray, n_columns: int) -> np.ndarray:
 def n_groups(column_groups: np.ndarray) -> int:
     """G: one more than the largest group."""
     return int(column_groups.max()) + 1 if len(column_groups) else 0
+
+
+def _stack(X: sp.csr_matrix, X2: sp.csr_matrix, groups: np.ndarray) -> Tensor:
+    """(G, n, m) the products within each group."""
+    stack = torch.empty((n_groups(groups), X.shape[0], X2.shape[0]), dtype=torch.float64)
+    left, right = X.tocsc(), X2.tocsc()
+    for g in range(len(stack)):
+        columns = np.flatnonzero(groups == g)
+        some = left[:, columns].tocsr()
+        stack[g] = dense_products(some, some if X2 is X else right[:, columns].tocsr())
+    return stack
 
 
 def _group_norms(X: sp.csr_matrix, groups: np.ndarray) -> Tensor:

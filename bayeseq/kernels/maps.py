@@ -110,6 +110,8 @@ class InducingMap(FeatureMap):
         points = as_rows(self.points)
         if points.shape[0] == 0:
             raise ValueError("a feature map needs at least one point")
+        if not 0 <= self.jitter < np.inf:
+            raise ValueError(f"jitter is {self.jitter}; it must be finite and not negative")
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "kernel", clone(self.kernel))
         if self.column_weights is not None:

@@ -29,8 +29,9 @@ def choose_points(
     """At most m points (M, D) that represent the rows of X (N, D) well under a kernel.
 
     "pivoted": rows of X, each the one that the rows before it leave most of the prior variance of
-    (`pivoted_rows`). "kmeans": centres of the rows, which no kernel and no seed but `seed` decides
-    on; they are found as a dense matrix (M, D).
+    (`pivoted_rows`). It covers the whole range, outliers first, and needs no seed.
+    "kmeans": centres of the rows, found as a dense matrix (M, D). It covers the bulk; the kernel
+    plays no part in it.
 
     >>> from bayeseq.kernels import RBF
     >>> choose_points(RBF(), [[0.0], [0.1], [5.0]], 2).toarray()
@@ -63,10 +64,9 @@ def pivoted_rows(
     """
     rows = as_rows(X)
     N = rows.shape[0]
-    weights = checked_weights(column_weights, rows.shape[1])
-    norms = squared_norms(rows, weights)
+    rows = rows @ sp.diags(np.sqrt(checked_weights(column_weights, rows.shape[1])))
+    norms = squared_norms(rows)
     unit = kernel.unit()
-    weighted = rows @ sp.diags(weights)
     left_over = unit.diagonal(norms).numpy().copy()
     enough = negligible * left_over.sum()
     factor = np.empty((min(m, N), N))
@@ -76,7 +76,7 @@ def pivoted_rows(
         if j and (left_over.sum() <= enough or left_over[p] <= 0):
             break
         pivots.append(p)
-        products = torch.from_numpy((rows @ weighted[p].T).toarray())
+        products = torch.from_numpy((rows @ rows[p].T).toarray())
         column = unit.of(products, norms, norms[p : p + 1]).numpy()[:, 0]
         column = column - factor[:j].T @ factor[:j, p]
         if left_over[p] > 0:

@@ -31,7 +31,7 @@ def inner_products(
 
     `column_weights` (D,) are the ω, 1 each by default.
 
-    >>> inner_products([[1.0, 2.0]], [[0.0, 3.0]], np.array([1.0, 0.5])).products
+    >>> inner_products([[1.0, 2.0]], [[0.0, 6.0]], np.array([1.0, 0.25])).products
     tensor([[3.]], dtype=torch.float64)
     """
     left = as_rows(X)
@@ -40,18 +40,19 @@ def inner_products(
         raise ValueError(
             f"rows have {left.shape[1]} columns on one side, {right.shape[1]} on the other"
         )
-    weights = checked_weights(column_weights, left.shape[1])
-    weighted = left if column_weights is None else left @ sp.diags(weights)
-    norms = squared_norms(left, weights)
+    if column_weights is not None:
+        # a root on either side, so that X with X stays symmetric to the last digit
+        root = sp.diags(np.sqrt(checked_weights(column_weights, left.shape[1])))
+        same, left = right is left, left @ root
+        right = left if same else right @ root
+    norms = squared_norms(left)
     return InnerProducts(
-        dense_products(weighted, right),
-        norms,
-        norms if right is left else squared_norms(right, weights),
+        dense_products(left, right), norms, norms if right is left else squared_norms(right)
     )
 
 
 def as_rows(X: Any) -> sp.csr_matrix:
-    """A sparse or dense matrix of rows as CSR float64, with finite values."""
+    """A sparse or dense matrix of rows as CSR float64 with finite values, each entry once."""
     if not sp.issparse(X):
         X = np.asarray(X, dtype=np.float64)
         if X.ndim != 2:
@@ -59,6 +60,9 @@ def as_rows(X: Any) -> sp.csr_matrix:
     rows = sp.csr_matrix(X, dtype=np.float64)
     if not np.isfinite(rows.data).all():
         raise ValueError("rows hold NaN or infinite values; a kernel needs finite features")
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
     return rows
 
 
@@ -75,15 +79,16 @@ def checked_weights(column_weights: np.ndarray | None, n_columns: int) -> np.nda
 
 
 def dense_products(X: sp.csr_matrix, X2: sp.csr_matrix) -> Tensor:
-    """X X2ᵀ (n, m), the result dense whatever the rows are."""
+    """X X2ᵀ (n, m), the result dense whatever the rows are; X Xᵀ is exactly symmetric."""
     if X.nnz + X2.nnz > _DENSE * (X.shape[0] + X2.shape[0]) * X.shape[1]:
-        return torch.from_numpy(X.toarray() @ X2.toarray().T)
+        left = X.toarray()
+        return torch.from_numpy(left @ (left if X2 is X else X2.toarray()).T)
     return torch.from_numpy((X @ X2.T).toarray())
 
 
-def squared_norms(X: sp.csr_matrix, column_weights: np.ndarray) -> Tensor:
-    """(n,) Σ_d ω_d x_d² of each row."""
-    return torch.from_numpy(np.asarray(X.multiply(X) @ column_weights).reshape(-1))
+def squared_norms(X: sp.csr_matrix) -> Tensor:
+    """(n,) x·x of each row."""
+    return torch.from_numpy(np.asarray(X.multiply(X).sum(1)).reshape(-1))
 
 
 def distinct_rows(X: Any) -> np.ndarray:
@@ -93,7 +98,6 @@ def distinct_rows(X: Any) -> np.ndarray:
     array([0, 1])
     """
     rows = as_rows(X).copy()
-    rows.sum_duplicates()
     rows.eliminate_zeros()
     seen: dict[tuple[bytes, bytes], int] = {}
     for n, (a, b) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):

@@ -93,14 +93,14 @@ class _Reader:
                 self.at = start
                 raise self.error(f"expected one of {', '.join(known)}, each once, as name=number")
             self.expect("=")
-            found[name] = self.number(whole=isinstance(known[name].default, int))
+            found[name] = self.number()
         return found
 
-    def number(self, whole: bool) -> float:
+    def number(self) -> float:
         digits = self.take("number")
         if digits is None:
             raise self.error("expected a number")
-        return int(digits) if whole and re.fullmatch(r"[+-]?\d{1,9}", digits) else float(digits)
+        return int(digits) if re.fullmatch(r"[+-]?\d{1,9}", digits) else float(digits)
 
     def expect(self, sign: str) -> None:
         if not self.take("sign", sign):
