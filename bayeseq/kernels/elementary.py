@@ -138,7 +138,7 @@ class Polynomial(Elementary):
         self.variance = variance
 
     def check(self) -> None:
-        """Raise ValueError also if the degree is no whole number from 1 on, or the offset negative."""
+        """Raise ValueError also if the degree is not 1, 2, … or the offset is negative."""
         super().check()
         if isinstance(self.degree, bool) or not isinstance(self.degree, Integral):
             raise ValueError(f"degree of Polynomial is {self.degree!r}, not a whole number")
