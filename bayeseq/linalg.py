@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 
@@ -43,6 +44,30 @@ def cholesky(matrix: Tensor, name: str, jitter: float = 0.0) -> Tensor:
             "or empty rows"
         )
     return factor
+
+
+def inverse(matrix: Tensor, name: str) -> tuple[Tensor, float]:
+    """The inverse of a positive definite float64 matrix (n, n), which is overwritten, and log |A|.
+
+    LAPACK's own routine for a symmetric inverse: several times faster here than torch's.
+
+    >>> found, log_det = inverse(torch.tensor([[4.0, 0.0], [0.0, 0.5]], dtype=torch.float64), "K")
+    >>> [round(x, 4) for x in found.diagonal().tolist()], round(log_det, 4)
+    ([0.25, 2.0], 0.6931)
+    """
+    if len(matrix) == 0:
+        return matrix, 0.0
+    copy = matrix.numpy().T  # the same numbers in the order that LAPACK wants
+    factor, info = lapack.dpotrf(copy, lower=0, clean=0, overwrite_a=1)
+    if info != 0:
+        raise NotPositiveDefiniteError(
+            f"{name}, of shape {tuple(matrix.shape)}, is not positive definite: elimination failed "
+            f"at row {info}; look for non-finite or huge values in what it was computed from"
+        )
+    log_det = 2 * float(np.log(factor.diagonal()).sum())
+    found, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
+    lower = torch.from_numpy(found.T).tril_()
+    return lower + lower.tril(-1).T, log_det
 
 
 def _non_finite(matrix: Tensor) -> str:

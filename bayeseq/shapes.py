@@ -92,6 +92,30 @@ class Layout:
         ]
         return torch.cat(pieces) if pieces else self.rows[:0]
 
+    def neighbours(self, offset: int) -> tuple[Tensor, Tensor]:
+        """The packed rows that have a token `offset` positions further on, and those tokens' rows.
+
+        >>> rows, others = Layout.of([3]).neighbours(-1)
+        >>> rows.tolist(), others.tolist()
+        ([1, 2], [0, 1])
+        """
+        sequence, position = self.token_index
+        there = position + offset
+        rows = ((there >= 0) & (there < self.lengths[sequence])).nonzero().squeeze(-1)
+        return rows, self._row_of(sequence[rows], there[rows])
+
+    @cached_property
+    def reversal(self) -> Tensor:
+        """(N,) for each packed row, the row of the token as far from the other end."""
+        sequence, position = self.token_index
+        return self._row_of(sequence, self.lengths[sequence] - 1 - position)
+
+    def _row_of(self, sequence: Tensor, position: Tensor) -> Tensor:
+        rank = torch.empty_like(self.order)
+        rank[self.order] = torch.arange(self.n_sequences, device=self.rows.device)
+        starts = torch.tensor(self.starts, dtype=torch.long, device=self.rows.device)
+        return starts[position] + rank[sequence]
+
     @cached_property
     def sequence(self) -> Tensor:
         """(N,) the sequence number of each packed row."""

@@ -1,0 +1,1 @@
+"""How a posterior is found, and what it says: generic over models, kernels and data."""

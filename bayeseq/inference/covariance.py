@@ -1,0 +1,308 @@
+"""The covariance of one label's weights in a variational Gaussian, in four families.
+
+The optimum of the bound over covariances has the form of Opper & Archambeau: with one curvature λ_n
+a token and prior precisions p_k, the precision of a label's weights is P = diag(p) + Ψᵀ diag(λ) Ψ, so
+N free numbers a label say it all. Families that leave entries of the covariance out take the part of
+P that they keep, which is the optimum among them:
+
+- "full": S = P⁻¹, by a D × D or an N × N factorisation, whichever is the smaller;
+- "block": the weights of the features as "full", those of the dependencies independent of them and
+  of each other, as in [gpsl];
+- "diagonal": S = diag(P)⁻¹;
+- "lowrank": the leading eigenvectors of the data's part of P, and the diagonal of the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse.linalg as spla
+import torch
+from torch import Tensor
+
+from bayeseq.inference.design import Design
+from bayeseq.linalg import cholesky, inverse
+
+FAMILIES = ("full", "block", "lowrank", "diagonal")
+
+
+class LabelCovariance(ABC):
+    """S (D, D), the covariance of one label's weights."""
+
+    diagonal: Tensor
+    """(D,) variances of the weights"""
+    log_det: float
+    """log |S|"""
+
+    @abstractmethod
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+
+    @abstractmethod
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) the variances of the scores of any rows, ψᵀ S ψ."""
+
+    @abstractmethod
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S), made of standard normal noise (D + N, S)."""
+
+    def between(self, left: Design, right: Design) -> Tensor:
+        """(n, m) the covariance of the scores of some rows with those of others."""
+        dense = right.matrix.toarray() if right.sparse else right.matrix
+        return left.times(self.times(torch.from_numpy(np.ascontiguousarray(dense.T))))
+
+
+class ByColumns(LabelCovariance):
+    """S from the D × D precision."""
+
+    def __init__(self, design: Design, curvature: Tensor, precision: Tensor) -> None:
+        scale = precision.rsqrt()
+        A = design.columns_gram(curvature) * scale * scale.unsqueeze(-1)
+        A.diagonal().add_(1.0)
+        S, log_det = inverse(A, "the precision of a label's weights")
+        self.log_det = -log_det - float(precision.log().sum())
+        self.S = S.mul_(scale).mul_(scale.unsqueeze(-1))
+        self.diagonal = self.S.diagonal().clone()
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        return cholesky(self.S, "the covariance of a label's weights")
+
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+        return self.S @ columns
+
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) ψᵀ S ψ."""
+        return design.row_forms(self.S)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S)."""
+        return self._factor @ noise[: len(self.diagonal)]
+
+
+class ByRows(LabelCovariance):
+    """S from an N × N factorisation: S = T − T Ψᵀ R Ψ T with T = diag(p)⁻¹, K = Ψ T Ψᵀ and
+    R = Λ^½ (I + Λ^½ K Λ^½)⁻¹ Λ^½. No division by a curvature that may be zero."""
+
+    def __init__(
+        self, design: Design, curvature: Tensor, precision: Tensor, gram: Tensor | None = None
+    ) -> None:
+        self.design, self.curvature, self.variance = design, curvature, 1 / precision
+        self.gram = design.rows_gram(self.variance) if gram is None else gram
+        root = curvature.sqrt()
+        B = self.gram * root * root.unsqueeze(-1)
+        B.diagonal().add_(1.0)
+        R, log_det = inverse(B, "the precision of the scores of a label")
+        self.log_det = -log_det - float(precision.log().sum())
+        self._own = self._own_variances(R.diagonal().clone())
+        self.R = R.mul_(root).mul_(root.unsqueeze(-1))
+        self.diagonal = self.variance - self.variance.square() * design.column_forms(self.R)
+
+    def _own_variances(self, inverse_diagonal: Tensor) -> tuple[Tensor, Tensor]:
+        """Variances of the scores at the training rows, (1 − (B⁻¹)_nn) / λ_n, and where the curvature
+        is too small for that difference to be trusted."""
+        small = self.curvature < _SMALL
+        safe = torch.where(small, torch.ones_like(self.curvature), self.curvature)
+        return (1 - inverse_diagonal) / safe, small
+
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+        scaled = self.variance.unsqueeze(-1) * columns
+        seen = self.R @ self.design.times(scaled)
+        return scaled - self.variance.unsqueeze(-1) * self.design.transpose_times(seen)
+
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) ψᵀ S ψ."""
+        if design is not self.design:
+            return self._other_variances(design)
+        found, small = self._own
+        if bool(small.any()):
+            rows = small.nonzero().squeeze(-1)
+            found = found.clone()
+            K = self.gram[rows]
+            found[rows] = self.gram.diagonal()[rows] - ((K @ self.R) * K).sum(-1)
+        return found
+
+    def _other_variances(self, design: Design) -> Tensor:
+        prior = design.squared_times(self.variance)
+        K = design.rows_gram(self.variance, self.design)
+        return (prior - ((K @ self.R) * K).sum(-1)).clamp_min(0.0)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S): a draw from the prior, corrected by what was seen."""
+        D = len(self.variance)
+        prior = self.variance.sqrt().unsqueeze(-1) * noise[:D]
+        root = self.curvature.sqrt().unsqueeze(-1)
+        error = torch.where(root > 0, noise[D:] / root, torch.zeros_like(noise[D:]))
+        seen = self.R @ (self.design.times(prior) + error)
+        return prior - self.variance.unsqueeze(-1) * self.design.transpose_times(seen)
+
+
+class Diagonal(LabelCovariance):
+    """Independent weights."""
+
+    def __init__(self, design: Design, curvature: Tensor, precision: Tensor) -> None:
+        self.diagonal = 1 / (precision + design.squared_transpose_times(curvature))
+        self.log_det = float(self.diagonal.log().sum())
+
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+        return self.diagonal.unsqueeze(-1) * columns
+
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) ψᵀ S ψ."""
+        return design.squared_times(self.diagonal)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S)."""
+        return self.diagonal.sqrt().unsqueeze(-1) * noise[: len(self.diagonal)]
+
+
+class LowRank(LabelCovariance):
+    """S = (E⁻¹ + U Uᵀ)⁻¹ with a diagonal E and U (D, r)."""
+
+    def __init__(self, design: Design, curvature: Tensor, precision: Tensor, rank: int) -> None:
+        D = design.shape[1]
+        scale = precision.rsqrt()
+
+        def data_part(x: np.ndarray) -> np.ndarray:
+            seen = design.times(scale * torch.from_numpy(x.ravel()))
+            return (scale * design.transpose_times(curvature * seen)).numpy()
+
+        operator = spla.LinearOperator((D, D), matvec=data_part, dtype=np.float64)
+        start = np.ones(D) / np.sqrt(D)  # the same search every time
+        values, vectors = spla.eigsh(operator, k=min(rank, D - 1), v0=start)
+        U = torch.from_numpy(vectors * np.sqrt(np.maximum(values, 0.0)))
+        whole = scale.square() * design.squared_transpose_times(curvature)
+        rest = (whole - U.square().sum(-1)).clamp_min(0.0)
+        E = 1 / (1 + rest)
+        inner = torch.eye(U.shape[1], dtype=U.dtype) + U.T @ (E.unsqueeze(-1) * U)
+        factor = cholesky(inner, "the low-rank part of a label's precision")
+        self.log_det = (
+            float(E.log().sum())
+            - 2 * float(factor.diagonal().log().sum())
+            - float(precision.log().sum())
+        )
+        self.E = scale.square() * E
+        self.EU = torch.linalg.solve_triangular(factor, (E.unsqueeze(-1) * U).T, upper=False).T
+        self.EU = scale.unsqueeze(-1) * self.EU  # S = diag(E) − EU EUᵀ
+        self.diagonal = self.E - self.EU.square().sum(-1)
+
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+        return self.E.unsqueeze(-1) * columns - self.EU @ (self.EU.T @ columns)
+
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) ψᵀ S ψ."""
+        found = design.squared_times(self.E) - design.times(self.EU).square().sum(-1)
+        return found.clamp_min(0.0)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S), by the square root of I minus a projection-like part."""
+        root = self.E.sqrt().unsqueeze(-1)
+        V = self.EU / root  # S = √E (I − V Vᵀ) √E
+        values, basis = torch.linalg.eigh(V.T @ V)
+        keep = values > 1e-14
+        values, basis = values[keep].clamp_max(1.0), basis[:, keep]
+        Q = V @ basis / values.sqrt()
+        white = noise[: len(self.diagonal)]
+        return root * (white + Q @ (((1 - values).sqrt() - 1).unsqueeze(-1) * (Q.T @ white)))
+
+
+class Block(LabelCovariance):
+    """The first D − k weights by one covariance, the last k independent."""
+
+    def __init__(self, first: LabelCovariance, last: Diagonal, split: int) -> None:
+        self.first, self.last, self.split = first, last, split
+        self.diagonal = torch.cat([first.diagonal, last.diagonal])
+        self.log_det = first.log_det + last.log_det
+
+    def times(self, columns: Tensor) -> Tensor:
+        """(D, k) S X."""
+        head, tail = columns[: self.split], columns[self.split :]
+        return torch.cat([self.first.times(head), self.last.times(tail)])
+
+    def row_variances(self, design: Design) -> Tensor:
+        """(N,) ψᵀ S ψ."""
+        head, tail = design.split(self.split)
+        return self.first.row_variances(head) + self.last.row_variances(tail)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """(D, S) draws from N(0, S)."""
+        k = len(self.last.diagonal)
+        return torch.cat([self.first.sample(noise[k:]), self.last.sample(noise[:k])])
+
+
+_SMALL = 1e-6
+"""Below this curvature, 1 − (B⁻¹)_nn has lost too many digits."""
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceFamily:
+    """How the covariances of all labels are made from curvatures and prior precisions."""
+
+    kind: str
+    design: Design
+    n_dependent: int = 0
+    """How many of the last columns are label dependencies"""
+    rank: int = 20
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAMILIES:
+            raise ValueError(
+                f"covariance is {self.kind!r}; expected one of {', '.join(map(repr, FAMILIES))}"
+            )
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the N × N factorisation is the cheaper one: with sparse rows it has to be rather
+        smaller, since it needs a product of full matrices besides."""
+        n, d = self.design.shape
+        return d > n * (1.5 if self.design.sparse else 1.0)
+
+    def bytes(self, n_labels: int) -> int:
+        """Roughly the memory that the covariances of all labels take."""
+        n, d = self.design.shape
+        if self.kind == "diagonal":
+            return 8 * n_labels * d
+        if self.kind == "lowrank":
+            return 8 * n_labels * d * (self.rank + 2)
+        side = n if self.by_rows else d
+        return 8 * side * side * (n_labels + 3)
+
+    def __call__(self, curvature: Tensor, precision: Tensor) -> list[LabelCovariance]:
+        """The covariance of each label; curvature (N, C), precision (D, C)."""
+        gram = None
+        if self.by_rows and self.kind in ("full", "block"):
+            local = self._local
+            shared = bool((precision == precision[:, :1]).all())
+            gram = local.rows_gram(1 / precision[: local.shape[1], 0]) if shared else None
+        columns = zip(curvature.T, precision.T, strict=True)
+        return [self._of_label(lam.contiguous(), p.contiguous(), gram) for lam, p in columns]
+
+    def _of_label(self, curvature: Tensor, precision: Tensor, gram: Tensor | None) -> LabelCovariance:
+        if self.kind == "diagonal":
+            return Diagonal(self.design, curvature, precision)
+        if self.kind == "lowrank":
+            return LowRank(self.design, curvature, precision, self.rank)
+        head = self._local.shape[1]
+        full = (
+            ByRows(self._local, curvature, precision[:head], gram)
+            if self.by_rows
+            else ByColumns(self._local, curvature, precision[:head])
+        )
+        if self.kind == "full":
+            return full
+        dependent = self.design.split(head)[1]
+        return Block(full, Diagonal(dependent, curvature, precision[head:]), head)
+
+    @cached_property
+    def _local(self) -> Design:
+        """The columns that have a full covariance."""
+        if self.kind == "full":
+            return self.design
+        return self.design.split(self.design.shape[1] - self.n_dependent)[0]

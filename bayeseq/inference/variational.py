@@ -1,0 +1,365 @@
+"""The variational Gaussian posterior of a softmax model that is linear in its weights.
+
+The model: label scores Ψ W with W[k, c] ~ N(0, t[g(k), c]), where g(k) is the group of column k, and
+independent softmax likelihoods a row. The guide: independent Gaussians a label, N(w_c, S_c). The bound
+([gpsl] eqs. 8, 9):
+
+    L = Σ_n ω_n ( Σ_c Y[n, c] m[n, c] − h(m_n, v_n) ) − KL(q ‖ p),
+    m = Ψ W,  v[n, c] = ψ_nᵀ S_c ψ_n + r_n,
+
+with h the expectation of log Σ exp or a bound on it (`expectations`), Y the labels as indicators and
+ω_n row weights. Where only a set of labels is known, Y is the distribution over it that makes the bound
+largest, and its entropy is added.
+
+The solver is coordinate ascent (Algorithm 1 of [gpsl]) in three moves, each of which can only raise L:
+covariances by their fixed point, a natural-gradient step that is halved where it would lower L; means
+by Newton steps, the linear systems by conjugate gradients through the design; and prior variances by
+MacKay's fixed point Σw² / Σ(1 − S/t), or, where that would lower L, by the exact maximum for the present
+posterior, (Σw² + ΣS) / count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from bayeseq.inference.covariance import CovarianceFamily, LabelCovariance
+from bayeseq.inference.design import Design
+from bayeseq.inference.expectations import Expectation, Jensen, tilt
+
+LARGEST_VARIANCE, SMALLEST_VARIANCE = 1e4, 1e-8
+"""Prior variances stay between these: a group of no use would otherwise go to zero for ever."""
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxProblem:
+    """What the posterior is conditioned on, and its prior."""
+
+    design: Design
+    """Ψ (N, D)"""
+    allowed: Tensor
+    """(N, C) the labels that each row may have; one for a known label"""
+    weights: Tensor
+    """(N,) how much each row counts"""
+    groups: Tensor
+    """(D,) the prior-variance group of each column"""
+    residual: Tensor | None = None
+    """(N,) prior variance that the features of group 0 leave out, in units of that group's"""
+
+    @property
+    def n_labels(self) -> int:
+        """C."""
+        return self.allowed.shape[1]
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.groups.max()) + 1 if len(self.groups) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPosterior:
+    """q(W) = Π_c N(w_c, S_c), and the prior variances it was found with."""
+
+    mean: Tensor
+    """(D, C)"""
+    covariances: list[LabelCovariance]
+    curvature: Tensor
+    """(N, C) of the training rows, times their weights: what S is made of"""
+    precision: Tensor
+    """(D, C) prior precisions that S was made with"""
+    log_variance: Tensor
+    """(G, C) log prior variances"""
+
+    def scores(self, design: Design, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Means and variances (N, C) of the scores of any rows."""
+        variance = torch.stack([S.row_variances(design) for S in self.covariances], -1)
+        if residual is not None:
+            variance = variance + residual.unsqueeze(-1) * self.log_variance[0].exp()
+        return design.times(self.mean), variance
+
+    @property
+    def variances(self) -> Tensor:
+        """(D, C) posterior variances of the weights."""
+        return torch.stack([S.diagonal for S in self.covariances], -1)
+
+    def draws(self, n: int, generator: torch.Generator) -> Tensor:
+        """(S, D, C) draws of the weights."""
+        D, C = self.mean.shape
+        N = len(self.curvature)
+        found = torch.empty(n, D, C, dtype=self.mean.dtype)
+        for c, S in enumerate(self.covariances):
+            noise = torch.randn(D + N, n, generator=generator, dtype=self.mean.dtype)
+            found[:, :, c] = S.sample(noise).T
+        return found + self.mean
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How the search went."""
+
+    bound: tuple[float, ...]
+    """after each accepted sweep; never falls"""
+    elapsed: tuple[float, ...]
+    converged: bool
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A posterior, with what follows from it at the training rows."""
+
+    posterior: GaussianPosterior
+    scores: Tensor
+    variance: Tensor
+    targets: Tensor
+    bound: float
+
+
+@dataclass(eq=False)
+class Solver:
+    """Finds the posterior of a `SoftmaxProblem`.
+
+    Parameters
+    ----------
+    problem, family, rule : the model, the covariances' family, the rule for E[log Σ exp].
+    learned : (G,) which groups' prior variances are learned; the others stay.
+    by_label : whether each label has prior variances of its own ([gpsl]'s θ_j).
+    tol : stop when a sweep raises the bound by less than this share of it.
+    """
+
+    problem: SoftmaxProblem
+    family: CovarianceFamily
+    rule: Expectation
+    learned: Tensor
+    by_label: bool = False
+    max_sweeps: int = 100
+    tol: float = 1e-4
+    progress: bool = False
+    name: str = "variational Gaussian"
+    after_sweep: Callable[[int, float], None] | None = None
+    _entropy_rows: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._entropy_rows = self.problem.allowed.sum(-1) > 1
+
+    def solve(
+        self, log_variance: Tensor, start: GaussianPosterior | None = None
+    ) -> tuple[GaussianPosterior, Trace]:
+        """The posterior, from prior variances (G, C) and maybe an earlier posterior."""
+        began = time.perf_counter()
+        state = self._first(log_variance, start)
+        bounds, elapsed = [state.bound], [time.perf_counter() - began]
+        converged = interrupted = False
+        bar = tqdm(
+            total=None,
+            desc=self.name,
+            unit="sweep",
+            disable=None if self.progress else True,
+            delay=2,
+            leave=False,
+        )
+        with bar:
+            try:
+                while not converged and len(bounds) < self.max_sweeps:
+                    found = self._sweep(state, learn=len(bounds) > 1 and bool(self.learned.any()))
+                    if found is None:
+                        converged = True
+                        break
+                    gain, state = found.bound - state.bound, found
+                    bounds.append(state.bound)
+                    elapsed.append(time.perf_counter() - began)
+                    converged = gain <= self.tol * abs(state.bound) and len(bounds) > 3
+                    bar.update()
+                    bar.set_postfix_str(f"bound {state.bound:.6g}", refresh=False)
+            except KeyboardInterrupt:
+                interrupted = True
+        return state.posterior, Trace(tuple(bounds), tuple(elapsed), converged, interrupted)
+
+    # ---- one sweep ------------------------------------------------------------------------------
+
+    def _first(self, log_variance: Tensor, start: GaussianPosterior | None) -> _State:
+        problem = self.problem
+        N, D, C = *problem.design.shape, problem.n_labels
+        if start is None:
+            share = 1 / C if isinstance(self.rule, Jensen) else (1 - 1 / C) / C
+            curvature = (problem.weights * share).unsqueeze(-1).repeat(1, C)
+            mean = torch.zeros(D, C, dtype=torch.float64)
+            precision = torch.exp(-log_variance)[problem.groups]
+        else:
+            curvature, mean = start.curvature, start.mean
+            precision = torch.exp(-log_variance)[problem.groups]
+        assert curvature.shape == (N, C)
+        return self._state(curvature, precision, log_variance, mean)
+
+    def _sweep(self, state: _State, learn: bool) -> _State | None:
+        """The next state, or None where nothing raises the bound any more."""
+        old = state.posterior
+        curvature = self._curvature(state)
+        proposals = [old.log_variance]
+        if learn:
+            proposals = [self._mackay(old), self._maximised(old)]
+        for log_variance in proposals:
+            precision = torch.exp(-log_variance)[self.problem.groups]
+            found = self._state(curvature, precision, log_variance, old.mean)
+            if found.bound >= state.bound:
+                return found
+        # A shorter natural-gradient step: precisions between the old and the new ones.
+        log_variance, step = proposals[-1], 0.5
+        while step > 0.05:
+            found = self._state(
+                torch.lerp(old.curvature, curvature, step),
+                torch.lerp(old.precision, torch.exp(-log_variance)[self.problem.groups], step),
+                log_variance,
+                old.mean,
+            )
+            if found.bound >= state.bound:
+                return found
+            step /= 2
+        return None
+
+    def _curvature(self, state: _State) -> Tensor:
+        found = self.rule(state.scores, state.variance).curvature
+        return found * self.problem.weights.unsqueeze(-1)
+
+    def _state(
+        self, curvature: Tensor, precision: Tensor, log_variance: Tensor, mean: Tensor
+    ) -> _State:
+        """The state with these covariances and the best means for them."""
+        problem = self.problem
+        covariances = self.family(curvature, precision)
+        posterior = GaussianPosterior(mean, covariances, curvature, precision, log_variance)
+        scores, variance = posterior.scores(problem.design, problem.residual)
+        variance = variance.clamp_min(0.0)
+        mean, scores, targets = self._means(mean, scores, variance, log_variance)
+        posterior = replace(posterior, mean=mean)
+        fit = self._fit(scores, variance, targets)
+        return _State(posterior, scores, variance, targets, fit - self._divergence(posterior))
+
+    # ---- the bound ------------------------------------------------------------------------------
+
+    def _fit(self, scores: Tensor, variance: Tensor, targets: Tensor) -> float:
+        """E_q[log p(y | W)], or its bound."""
+        value = (targets * scores).sum(-1) - self.rule(scores, variance).value
+        value = value + torch.special.entr(targets).sum(-1)
+        return float(self.problem.weights @ value)
+
+    def _divergence(self, posterior: GaussianPosterior) -> float:
+        """KL(q ‖ p)."""
+        prior = posterior.log_variance[self.problem.groups]
+        ratio = (posterior.variances + posterior.mean.square()) * torch.exp(-prior)
+        log_det = sum(S.log_det for S in posterior.covariances)
+        return 0.5 * (float((ratio - 1 + prior).sum()) - log_det)
+
+    def _targets(self, scores: Tensor) -> Tensor:
+        """(N, C) indicators of the known labels, the best distribution over the others."""
+        known = self.problem.allowed.to(scores.dtype)
+        if not bool(self._entropy_rows.any()):
+            return known
+        return torch.softmax(scores.masked_fill(~self.problem.allowed, -torch.inf), -1)
+
+    # ---- means ----------------------------------------------------------------------------------
+
+    def _means(
+        self, W: Tensor, scores: Tensor, variance: Tensor, log_variance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The weights that maximise the bound for fixed variances, their scores and targets."""
+        problem, design = self.problem, self.problem.design
+        precision = torch.exp(-log_variance)[problem.groups]
+        weights = problem.weights.unsqueeze(-1)
+
+        def value(W: Tensor, scores: Tensor, targets: Tensor) -> float:
+            return self._fit(scores, variance, targets) - 0.5 * float((precision * W * W).sum())
+
+        targets = self._targets(scores)
+        now = value(W, scores, targets)
+        for _ in range(_NEWTON_STEPS):
+            p = self.rule(scores, variance).probability
+            gradient = design.transpose_times(weights * (targets - p)) - precision * W
+            a = tilt(scores, variance)
+            step = _newton_step(design, gradient, a, problem.weights, precision)
+            gain = float((gradient * step).sum())
+            move = design.times(step)
+            length = 1.0
+            while length > 1e-4:
+                after = self._targets(scores + length * move)
+                then = value(W + length * step, scores + length * move, after)
+                if then >= now:
+                    break
+                length /= 2
+            else:
+                break
+            W, scores, targets, now = W + length * step, scores + length * move, after, then
+            if gain <= 0.1 * self.tol * abs(now) + 1e-9:
+                break
+        return W, scores, targets
+
+    # ---- prior variances ------------------------------------------------------------------------
+
+    def _group_sums(self, posterior: GaussianPosterior) -> tuple[Tensor, Tensor, Tensor]:
+        """(G, C) Σ w², Σ S and the number of weights, in each group; all labels together unless
+        each has variances of its own."""
+        parts = posterior.mean.square(), posterior.variances, torch.ones_like(posterior.mean)
+        G = len(posterior.log_variance)
+        zeros = torch.zeros(G, posterior.mean.shape[1], dtype=torch.float64)
+        sums = [zeros.index_add(0, self.problem.groups, part) for part in parts]
+        if not self.by_label:
+            sums = [part.sum(-1, keepdim=True).expand_as(part) for part in sums]
+        return sums[0], sums[1], sums[2]
+
+    def _mackay(self, posterior: GaussianPosterior) -> Tensor:
+        squares, variances, count = self._group_sums(posterior)
+        old = posterior.log_variance
+        well_determined = (count - variances * torch.exp(-old)).clamp_min(1e-9)
+        new = (squares / well_determined).clamp_min(1e-300).log()
+        return self._learned(old, torch.maximum(torch.minimum(new, old + 2), old - 2))
+
+    def _maximised(self, posterior: GaussianPosterior) -> Tensor:
+        squares, variances, count = self._group_sums(posterior)
+        return self._learned(posterior.log_variance, ((squares + variances) / count).log())
+
+    def _learned(self, old: Tensor, new: Tensor) -> Tensor:
+        new = new.clamp(np.log(SMALLEST_VARIANCE), np.log(LARGEST_VARIANCE))
+        return torch.where(self.learned.unsqueeze(-1), new, old)
+
+
+_NEWTON_STEPS = 20
+
+
+def _newton_step(
+    design: Design, gradient: Tensor, a: Tensor, weights: Tensor, precision: Tensor
+) -> Tensor:
+    """(D, C) the solution of H x = gradient, H = diag(p) + Ψᵀ [ω (diag a − a aᵀ)] Ψ across labels,
+    by conjugate gradients with the diagonal of H before it."""
+    omega = weights.unsqueeze(-1)
+
+    def times_H(x: Tensor) -> Tensor:
+        ax = a * design.times(x)
+        return precision * x + design.transpose_times(omega * (ax - a * ax.sum(-1, keepdim=True)))
+
+    diagonal = precision + design.squared_transpose_times(omega * a * (1 - a))
+    x = torch.zeros_like(gradient)
+    r = gradient.clone()
+    z = r / diagonal
+    p, rz = z, float((r * z).sum())
+    target = 1e-4 * rz  # a hundredth of the residual's length
+    for _ in range(_CG_STEPS if rz > 0 else 0):
+        Hp = times_H(p)
+        alpha = rz / float((p * Hp).sum())
+        x += alpha * p
+        r -= alpha * Hp
+        z = r / diagonal
+        rz, before = float((r * z).sum()), rz
+        if rz <= target:
+            break
+        p = z + (rz / before) * p
+    return x
+
+
+_CG_STEPS = 100
