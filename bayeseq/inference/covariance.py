@@ -75,6 +75,10 @@ class ByColumns(LabelCovariance):
         """(D, k) S X."""
         return self.S @ columns
 
+    def between(self, left: Design, right: Design) -> Tensor:
+        """(n, m) Ψ S Ψ'ᵀ, without a full right-hand side."""
+        return left.times(torch.from_numpy(np.ascontiguousarray((right.matrix @ self.S.numpy()).T)))
+
     def row_variances(self, design: Design) -> Tensor:
         """(N,) ψᵀ S ψ."""
         return design.row_forms(self.S)

@@ -72,8 +72,8 @@ class Dependencies:
 
     @cached_property
     def _backwards(self) -> bool:
-        """Whether the chain is best read from the end: all offsets look ahead."""
-        return self.directed and self.offsets[0] > 0
+        """Whether the chain of label pairs is read from the end: all offsets look ahead."""
+        return self.order == 2 and self.directed and self.offsets[0] > 0
 
     # ---- exact, for offsets up to 2 -------------------------------------------------------------
 
@@ -91,8 +91,8 @@ class Dependencies:
         return found[..., self.layout.reversal] if self._backwards else found
 
     def chain(self, f: Tensor, g: Tensor, allowed: Tensor | None = None) -> Chain:
-        """The chain of labels, or of label pairs (before · C + now) where offsets of 2 ask for it;
-        read backwards where all offsets look ahead."""
+        """The chain of labels, or of label pairs (before · C + now) where offsets of 2 ask for it,
+        which is read backwards where all of them look ahead."""
         if not self.is_chain:
             raise ValueError(
                 f"dependencies {self.offsets} reach farther than two labels; labellings cannot be "
@@ -123,8 +123,13 @@ class Dependencies:
         layout = self.layout
         unary = f
         if self.directed and layout.n_pairs:
+            # A label's local normaliser depends on the neighbour it looks at, and is counted there.
             unary = f.clone()
-            unary[..., layout.previous, :] -= _log_sums(f[..., self._inner, :], A)
+            if self.offsets[0] < 0:
+                unary[..., layout.previous, :] -= _log_sums(f[..., self._inner, :], A)
+            else:
+                before = f.index_select(-2, layout.previous)
+                unary[..., self._inner, :] -= _log_sums(before, A.transpose(-1, -2))
         return constrain(Chain(unary, A, layout), allowed=allowed)
 
     @cached_property

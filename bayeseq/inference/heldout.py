@@ -1,0 +1,55 @@
+"""What a posterior would say of training sequences if it had not seen them.
+
+Each sequence's likelihood entered a Gaussian posterior as a Gaussian factor: curvatures λ and gradients
+ω (Y − p). Taking the factors of one sequence out again leaves the posterior that the other sequences
+give, to first order, without fitting anything anew: with V = Ψ_i S Ψ_iᵀ at the rows of sequence i,
+
+    S_{−i} Ψ_iᵀ = S Ψ_iᵀ (I − ΛV)⁻¹,    w_{−i} = w − S_{−i} Ψ_iᵀ ω (Y − p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from bayeseq.inference.design import Design
+from bayeseq.inference.variational import GaussianPosterior, SoftmaxProblem
+
+
+def leave_one_out(
+    problem: SoftmaxProblem,
+    posterior: GaussianPosterior,
+    gradient: Tensor,
+    local: Design,
+    rows: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> Tensor:
+    """(N, C) the mean scores of all tokens by their features alone, each without its own sequence.
+
+    `gradient` (n, C) is ω (Y − p) at the rows of the problem; `local` (N, D) is the design of all
+    tokens with no dependency in it; `rows` holds, for each sequence, the rows of its labelled tokens in
+    the problem and of all its tokens in `local`.
+    """
+    found = local.times(posterior.mean)
+    for seen, tokens in rows:
+        if len(seen) == 0 or len(tokens) == 0:
+            continue
+        own, here = problem.design.select(seen), local.select(tokens)
+        both = Design(_stack(own, here))
+        for c, S in enumerate(posterior.covariances):
+            covariance = S.between(both, own)
+            V, F = covariance[: len(seen)], covariance[len(seen) :]
+            A = -posterior.curvature[seen, c].unsqueeze(-1) * V
+            A.diagonal().add_(1.0)
+            found[tokens, c] -= F @ torch.linalg.solve(A, gradient[seen, c])
+    return found
+
+
+def _stack(first: Design, second: Design) -> sp.csr_matrix | np.ndarray:
+    if first.sparse and second.sparse:
+        return sp.vstack([first.matrix, second.matrix], format="csr")
+    parts = [part.matrix.toarray() if part.sparse else part.matrix for part in (first, second)]
+    return np.concatenate(parts)
