@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,17 +45,17 @@ class FeatureSpace:
         if _is_numeric(X):
             matrix, lengths = _stack_numeric(X, None)
             return cls(None, matrix.shape[1]), matrix, lengths
-        first_seen: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-        tokens = _Tokens.of(X)
-        columns = np.fromiter(map(first_seen.__getitem__, tokens.names), np.int64)
+        first_seen = _Numbering()
+        tokens = _Tokens.of(X, first_seen)
         names = list(first_seen)
-        counts = np.bincount(columns, minlength=len(names))
+        counts = np.bincount(tokens.columns, minlength=len(names))
         kept = sorted(np.flatnonzero(counts >= min_count), key=names.__getitem__)
         kept.sort(key=lambda column: -counts[column])
         renumbered = np.full(len(names), -1, dtype=np.int64)
         renumbered[kept] = np.arange(len(kept))
         space = cls(tuple(names[column] for column in kept), len(kept))
-        return space, tokens.matrix(renumbered[columns], len(kept)), tokens.lengths
+        kept_only = replace(tokens, columns=renumbered[tokens.columns])
+        return space, kept_only.matrix(len(kept)), tokens.lengths
 
     def matrix(self, X: Iterable[Any]) -> tuple[sp.csr_matrix, np.ndarray]:
         """The matrix (N, D) of new sequences and their lengths; unknown features are ignored."""
@@ -67,19 +66,37 @@ class FeatureSpace:
             raise DataError("X holds features, but the model was fitted on numbers")
         if self.names is None:
             return _stack_numeric(X, self.n_features)
-        tokens = _Tokens.of(X)
-        column = self._index.get
-        columns = np.fromiter(map(column, tokens.names, itertools.repeat(-1)), np.int64)
-        return tokens.matrix(columns, self.n_features), tokens.lengths
+        tokens = _Tokens.of(X, self._index)
+        return tokens.matrix(self.n_features), tokens.lengths
 
     @property
-    def _index(self) -> dict[str, int]:
+    def _index(self) -> _Columns:
         """Name → column, made on first use."""
         index = self.__dict__.get("_names_index")
         if index is None:
-            index = {name: column for column, name in enumerate(self.names or ())}
+            index = _Columns(zip(self.names or (), itertools.count()))
             object.__setattr__(self, "_names_index", index)
         return index
+
+
+class _Columns(dict[str, int]):
+    """Name → column; −1 for an unknown name, an error for what is no name."""
+
+    def __missing__(self, name: Any) -> int:
+        if not isinstance(name, str):
+            raise TypeError(f"feature {name!r} is not a string")
+        return self._unknown(name)
+
+    def _unknown(self, name: str) -> int:
+        return -1
+
+
+class _Numbering(_Columns):
+    """Name → number, in the order in which names are first asked for."""
+
+    def _unknown(self, name: str) -> int:
+        self[name] = number = len(self)
+        return number
 
 
 def _is_numeric(X: Sequence[Any]) -> bool:
@@ -126,12 +143,13 @@ class _Tokens:
     """(B,) tokens of each sequence"""
     counts: np.ndarray
     """(N,) features of each token"""
-    names: Iterable[str]
+    columns: np.ndarray
+    """the column of each feature, −1 where it has none"""
     values: np.ndarray | None
     """None when every value is 1"""
 
     @classmethod
-    def of(cls, X: Sequence[Any]) -> _Tokens:
+    def of(cls, X: Sequence[Any], index: _Columns) -> _Tokens:
         for i, sequence in enumerate(X):
             if isinstance(sequence, str | Mapping) or not isinstance(sequence, Sequence):
                 raise DataError(
@@ -140,31 +158,39 @@ class _Tokens:
                 )
         lengths = np.fromiter(map(len, X), np.int64, len(X))
         tokens = list(itertools.chain.from_iterable(X))
-        kinds = set(map(type, tokens))
-        if kinds <= {list, tuple, set, frozenset}:
+        if set(map(type, tokens)) <= {list, tuple, set, frozenset}:
             counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-            names = list(itertools.chain.from_iterable(tokens))
-            if set(map(type, names)) <= {str}:
-                return cls(lengths, counts, names, None)
-        return cls._item_by_item(X, lengths)
+            columns = map(index.__getitem__, itertools.chain.from_iterable(tokens))
+            try:
+                found = np.fromiter(columns, np.int64, int(counts.sum()))
+                return cls(lengths, counts, found, None)
+            except TypeError:  # some feature is no string: the slow way says which
+                pass
+        return cls._item_by_item(X, lengths, index)
 
     @classmethod
-    def _item_by_item(cls, X: Sequence[Any], lengths: np.ndarray) -> _Tokens:
+    def _item_by_item(cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns) -> _Tokens:
         """The way for dicts, and for finding what is wrong."""
         counts: list[int] = []
-        names: list[str] = []
+        columns: list[int] = []
         values: list[float] = []
         for i, sequence in enumerate(X):
             for t, token in enumerate(sequence):
-                before = len(names)
+                before = len(columns)
                 for name, value in _items(token, f"sequence {i}, token {t}"):
-                    names.append(name)
+                    columns.append(index[name])
                     values.append(value)
-                counts.append(len(names) - before)
-        return cls(lengths, np.asarray(counts, np.int64), names, np.asarray(values))
+                counts.append(len(columns) - before)
+        return cls(
+            lengths,
+            np.asarray(counts, np.int64),
+            np.asarray(columns, np.int64),
+            np.asarray(values, np.float64),
+        )
 
-    def matrix(self, columns: np.ndarray, n_columns: int) -> sp.csr_matrix:
-        """The matrix with these columns, one an item; items of column −1 are left out."""
+    def matrix(self, n_columns: int) -> sp.csr_matrix:
+        """The matrix with so many columns; features that have none are left out."""
+        columns = self.columns
         row_starts = np.concatenate([[0], np.cumsum(self.counts)])
         known = columns >= 0
         values = np.ones(len(columns)) if self.values is None else self.values

@@ -92,6 +92,10 @@ class SequenceLabeler(BaseEstimator, ABC):
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         """(N,) label numbers of packed rows; `batch.allowed`, if any, holds."""
 
+    def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """`_decode` and `_marginals` together, for a subclass in which they share work."""
+        return self._decode(batch), self._marginals(batch)
+
     @abstractmethod
     def _tensors(self) -> dict[str, np.ndarray]:
         """The learned numbers, as they are saved."""
@@ -159,7 +163,7 @@ class SequenceLabeler(BaseEstimator, ABC):
         numbers = np.zeros(batch.layout.n_tokens, dtype=np.int64)
         proba = np.zeros((batch.layout.n_tokens, len(self.classes_)))
         for rows, part in self._parts(batch):
-            numbers[rows], proba[rows] = self._decode(part), self._marginals(part)
+            numbers[rows], proba[rows] = self._answers(part)
         return [
             Tagging(self.classes_[row].tolist(), p)
             for row, p in zip(self._ragged(batch, numbers), self._ragged(batch, proba), strict=True)

@@ -84,6 +84,15 @@ class ChainLabeler(SequenceLabeler):
         with _numbered(batch):
             return viterbi(self._chain(batch)).labels.numpy()
 
+    def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        check_choice("decode", self.decode, ("viterbi", "marginal"))
+        chain = self._chain(batch)
+        with _numbered(batch):
+            proba = forward_backward(chain).unary.numpy()
+            if self.decode == "marginal":
+                return proba.argmax(-1), proba
+            return viterbi(chain).labels.numpy(), proba
+
     def predict_nbest(
         self, X: Iterable[Any], n: int, given: Labels | None = None
     ) -> list[list[ScoredLabelling]]:
