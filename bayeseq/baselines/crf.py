@@ -18,7 +18,7 @@ from bayeseq.baselines.linear import (
     label_pair_matrix,
 )
 from bayeseq.baselines.optimise import minimise
-from bayeseq.chain import Chain, constrain, covariance, forward_backward
+from bayeseq.chain import Chain, constrain, covariance, forward_backward, in_threads
 from bayeseq.chain.marginals import Pairs
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
@@ -149,8 +149,8 @@ class CRFLoss:
     """(P,) whether a state weight belongs to a feature that many labels have weights for"""
     common_places: np.ndarray
     """the places d·C + c of those weights, with only those D' features counted"""
-    transposed: sp.csr_matrix
-    """(D', N) the features of those weights"""
+    transposed: sp.csc_matrix
+    """(D', N) the features of those weights; by column, as the (D', C) sums fit into the cache"""
     rare: sp.csr_matrix
     """(P', N · C) where the other state weights add"""
     observed: np.ndarray
@@ -197,7 +197,7 @@ class CRFLoss:
             classes,
             is_common,
             np.searchsorted(common, of_feature[is_common]) * C + index.states[is_common] % C,
-            features.T.tocsr(),
+            features.T,
             rare,
             observed,
             tuple(parts),
@@ -213,19 +213,22 @@ class CRFLoss:
         # one table (N, C) all along: first the scores, then in their place the gradient by them
         table = (self.rare.T @ state_weights[~self.is_common]).reshape(-1, C)
 
-        value = self.l2 * float(weights @ weights) - float(weights @ self.observed)
-        transitions, pairs = np.zeros((C, C)), np.zeros(len(index.pairs))
-        for part in self.parts:
+        def expect(part: _Part) -> tuple[float, np.ndarray, np.ndarray | None]:
             scores = table[part.rows]
             scores += part.common @ W
             loss, by_label, by_pair = self._part(self._chain(scores, weights, part), part)
             scores[:] = by_label
-            value += loss
             if part.pairs is None:
-                transitions += by_pair.numpy()
-            else:
-                transitions += by_pair.sum(0).numpy()
-                pairs += part.pairs @ by_pair.numpy().ravel()
+                return loss, by_pair.numpy(), None
+            return loss, by_pair.sum(0).numpy(), part.pairs @ by_pair.numpy().ravel()
+
+        value = self.l2 * float(weights @ weights) - float(weights @ self.observed)
+        transitions, pairs = np.zeros((C, C)), np.zeros(len(index.pairs))
+        for loss, by_transition, by_pair in in_threads(expect, self.parts):
+            value += loss
+            transitions += by_transition
+            if by_pair is not None:
+                pairs += by_pair
         states = np.empty(len(index.states))
         states[self.is_common] = (self.transposed @ table).ravel()[self.common_places]
         states[~self.is_common] = self.rare @ table.ravel()

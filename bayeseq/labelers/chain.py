@@ -18,6 +18,7 @@ from bayeseq.chain import (
     forward_backward,
     kbest,
     log_partition,
+    one_thread,
     sample,
     span_log_prob,
     viterbi,
@@ -73,10 +74,12 @@ class ChainLabeler(SequenceLabeler):
             chain = constrain(chain, allowed=batch.allowed)
         return obey_scheme(chain, self.scheme, self.label_space_.classes)
 
+    @one_thread()
     def _marginals(self, batch: SequenceBatch) -> np.ndarray:
         with _numbered(batch):
             return forward_backward(self._chain(batch)).unary.numpy()
 
+    @one_thread()
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         if self.decode == "marginal":
@@ -84,6 +87,7 @@ class ChainLabeler(SequenceLabeler):
         with _numbered(batch):
             return viterbi(self._chain(batch)).labels.numpy()
 
+    @one_thread()
     def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         chain = self._chain(batch)
@@ -93,6 +97,7 @@ class ChainLabeler(SequenceLabeler):
                 return proba.argmax(-1), proba
             return viterbi(chain).labels.numpy(), proba
 
+    @one_thread()
     def predict_nbest(
         self, X: Iterable[Any], n: int, given: Labels | None = None
     ) -> list[list[ScoredLabelling]]:
@@ -126,6 +131,7 @@ class ChainLabeler(SequenceLabeler):
             for row, proba in zip(entities, scores, strict=True)
         ]
 
+    @one_thread()
     def entity_proba(
         self, X: Iterable[Any], entities: Sequence[Sequence[Entity]], given: Labels | None = None
     ) -> list[np.ndarray]:
@@ -165,6 +171,7 @@ class ChainLabeler(SequenceLabeler):
                     proba[i][k] = min(p, 1.0)
         return proba
 
+    @one_thread()
     def log_likelihood(self, X: Iterable[Any], y: Labels) -> np.ndarray:
         """(B,) log p(y | x) of each sequence; missing labels and label sets are summed over."""
         batch = self._batch(X, list(y))
@@ -175,6 +182,7 @@ class ChainLabeler(SequenceLabeler):
             found[part.numbers] = log_partition(self._chain(part)) - log_partition(free)
         return found
 
+    @one_thread()
     def predict_entropy(self, X: Iterable[Any], given: Labels | None = None) -> np.ndarray:
         """(B,) the entropy in nats of each sequence's distribution over whole labellings."""
         batch = self._batch(X, given)
@@ -184,6 +192,7 @@ class ChainLabeler(SequenceLabeler):
                 found[part.numbers] = entropy(self._chain(part))
         return found
 
+    @one_thread()
     def sample_labels(
         self,
         X: Iterable[Any],
