@@ -6,6 +6,7 @@ import itertools
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,37 +67,71 @@ class FeatureSpace:
             raise DataError("X holds features, but the model was fitted on numbers")
         if self.names is None:
             return _stack_numeric(X, self.n_features)
-        tokens = _Tokens.of(X, self._index)
+        tokens = _Tokens.of(X, self._columns)
         return tokens.matrix(self.n_features), tokens.lengths
 
-    @property
-    def _index(self) -> _Columns:
+    @cached_property
+    def _columns(self) -> _Columns:
         """Name → column, made on first use."""
-        index = self.__dict__.get("_names_index")
-        if index is None:
-            index = _Columns(zip(self.names or (), itertools.count()))
-            object.__setattr__(self, "_names_index", index)
-        return index
+        return _Columns(self.names or ())
 
 
-class _Columns(dict[str, int]):
-    """Name → column; −1 for an unknown name, an error for what is no name."""
+class _Numbering(dict[str, int]):
+    """Name → number, in the order in which names are first asked for."""
 
     def __missing__(self, name: Any) -> int:
         if not isinstance(name, str):
             raise TypeError(f"feature {name!r} is not a string")
-        return self._unknown(name)
-
-    def _unknown(self, name: str) -> int:
-        return -1
-
-
-class _Numbering(_Columns):
-    """Name → number, in the order in which names are first asked for."""
-
-    def _unknown(self, name: str) -> int:
         self[name] = number = len(self)
         return number
+
+    def find(self, names: Iterable[str], n_names: int) -> np.ndarray:
+        """(n_names,) the numbers of names; a TypeError where one is no string."""
+        return np.fromiter(map(self.__getitem__, names), np.int64, n_names)
+
+
+class _Columns:
+    """Name → column of a fixed vocabulary, −1 for other names, for a great many at once.
+
+    Looking names up is most of the work of tagging, and in a dict nearly all of that is waiting for
+    memory: the slot, the entry, the string and the number each lie elsewhere. Here a slot holds all
+    that is needed, the string's 64-bit hash and its column, and slots are read by array (open
+    addressing, next slot on a collision). That two different strings have one hash is not looked
+    for: among a million names, an unknown one has a chance of 5e-14 to be taken for one of them,
+    and as Python draws a new hash function for each process, nobody can choose it so.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        hashes = np.fromiter(map(hash, names), np.int64, len(names))
+        size = 1 << (2 * len(names)).bit_length()
+        self._last = size - 1
+        self._hashes = np.zeros(size, dtype=np.int64)
+        self._column = np.full(size, -1, dtype=np.int32)
+        waiting, slot = np.arange(len(names)), hashes & self._last
+        while len(waiting):
+            free = self._column[slot] < 0
+            self._column[slot[free]] = waiting[free]  # of several, the last one stays
+            placed = self._column[slot] == waiting
+            self._hashes[slot[placed]] = hashes[waiting[placed]]
+            waiting, slot = waiting[~placed], (slot[~placed] + 1) & self._last
+
+    def __reduce__(self) -> tuple[type[_Columns], tuple[Sequence[str]]]:
+        return _Columns, (self._names,)  # another process hashes otherwise
+
+    def find(self, names: Iterable[str], n_names: int) -> np.ndarray:
+        """(n_names,) the columns of names; a TypeError where one is no string."""
+        hashes = np.fromiter(map(str.__hash__, names), np.int64, n_names)
+        slot = hashes & self._last
+        columns = self._column[slot].astype(np.int64)
+        others = np.flatnonzero((columns >= 0) & (self._hashes[slot] != hashes))
+        slot = slot[others]
+        while len(others):
+            slot = (slot + 1) & self._last
+            columns[others] = self._column[slot]
+            still = (columns[others] >= 0) & (self._hashes[slot] != hashes[others])
+            others, slot = others[still], slot[still]
+        return columns
 
 
 def _is_numeric(X: Sequence[Any]) -> bool:
@@ -149,7 +184,7 @@ class _Tokens:
     """None when every value is 1"""
 
     @classmethod
-    def of(cls, X: Sequence[Any], index: _Columns) -> _Tokens:
+    def of(cls, X: Sequence[Any], index: _Columns | _Numbering) -> _Tokens:
         for i, sequence in enumerate(X):
             if isinstance(sequence, str | Mapping) or not isinstance(sequence, Sequence):
                 raise DataError(
@@ -160,31 +195,32 @@ class _Tokens:
         tokens = list(itertools.chain.from_iterable(X))
         if set(map(type, tokens)) <= {list, tuple, set, frozenset}:
             counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-            columns = map(index.__getitem__, itertools.chain.from_iterable(tokens))
+            names = itertools.chain.from_iterable(tokens)
             try:
-                found = np.fromiter(columns, np.int64, int(counts.sum()))
-                return cls(lengths, counts, found, None)
+                return cls(lengths, counts, index.find(names, int(counts.sum())), None)
             except TypeError:  # some feature is no string: the slow way says which
                 pass
         return cls._item_by_item(X, lengths, index)
 
     @classmethod
-    def _item_by_item(cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns) -> _Tokens:
+    def _item_by_item(
+        cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns | _Numbering
+    ) -> _Tokens:
         """The way for dicts, and for finding what is wrong."""
         counts: list[int] = []
-        columns: list[int] = []
+        names: list[str] = []
         values: list[float] = []
         for i, sequence in enumerate(X):
             for t, token in enumerate(sequence):
-                before = len(columns)
+                before = len(names)
                 for name, value in _items(token, f"sequence {i}, token {t}"):
-                    columns.append(index[name])
+                    names.append(name)
                     values.append(value)
-                counts.append(len(columns) - before)
+                counts.append(len(names) - before)
         return cls(
             lengths,
             np.asarray(counts, np.int64),
-            np.asarray(columns, np.int64),
+            index.find(names, len(names)),
             np.asarray(values, np.float64),
         )
 

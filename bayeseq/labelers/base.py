@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from abc import ABC, abstractmethod
@@ -222,8 +223,8 @@ class SequenceLabeler(BaseEstimator, ABC):
     @staticmethod
     def _ragged(batch: SequenceBatch, packed: np.ndarray) -> list[np.ndarray]:
         flat = packed[batch.layout.unpacked_rows.numpy()]
-        bounds = np.cumsum(batch.layout.lengths.numpy())
-        return np.split(flat, bounds[:-1]) if len(bounds) else []
+        bounds = [0, *np.cumsum(batch.layout.lengths.numpy()).tolist()]
+        return [flat[first:last] for first, last in itertools.pairwise(bounds)]
 
     # ---- saving ---------------------------------------------------------------------------------
 

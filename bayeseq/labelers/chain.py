@@ -64,6 +64,11 @@ class ChainLabeler(SequenceLabeler):
     decode: str
     scheme: str | None
 
+    # the arrays of a chain are too small to share between threads
+    predict = one_thread()(SequenceLabeler.predict)
+    predict_proba = one_thread()(SequenceLabeler.predict_proba)
+    tag = one_thread()(SequenceLabeler.tag)
+
     @abstractmethod
     def _scores(self, batch: SequenceBatch) -> Chain:
         """The log-potentials of packed sequences."""
@@ -74,12 +79,10 @@ class ChainLabeler(SequenceLabeler):
             chain = constrain(chain, allowed=batch.allowed)
         return obey_scheme(chain, self.scheme, self.label_space_.classes)
 
-    @one_thread()
     def _marginals(self, batch: SequenceBatch) -> np.ndarray:
         with _numbered(batch):
             return forward_backward(self._chain(batch)).unary.numpy()
 
-    @one_thread()
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         if self.decode == "marginal":
@@ -87,7 +90,6 @@ class ChainLabeler(SequenceLabeler):
         with _numbered(batch):
             return viterbi(self._chain(batch)).labels.numpy()
 
-    @one_thread()
     def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         chain = self._chain(batch)
