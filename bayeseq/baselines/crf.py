@@ -186,7 +186,7 @@ class CRFLoss:
             allowed = None if counts_say_all else part.allowed
             pair_design = index.pair_design(part)
             parts.append(
-                _Part(part.layout, rows, part.weights, allowed, features[rows], pair_design)
+                _Part(part.layout, rows, part.weights, allowed, _rows(features, rows), pair_design)
             )
         observed = np.zeros(index.size) if pointwise else _counts(batch, index)
         return cls(
@@ -298,6 +298,16 @@ def _pieces(
                 yield complete, rows[part_rows], part
 
 
+def _rows(matrix: sp.csr_matrix, rows: slice) -> sp.csr_matrix:
+    """Some consecutive rows of a matrix, without a copy of their entries."""
+    starts = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(starts[0], starts[-1])
+    return sp.csr_matrix(
+        (matrix.data[entries], matrix.indices[entries], starts - starts[0]),
+        (len(starts) - 1, matrix.shape[1]),
+    )
+
+
 def _complete(batch: SequenceBatch) -> Tensor:
     """(B,) whether every label of a sequence is known."""
     assert batch.allowed is not None
@@ -305,7 +315,7 @@ def _complete(batch: SequenceBatch) -> Tensor:
     return batch.layout.sum_by_sequence(unknown) == 0
 
 
-_NARROW, _WIDE = 2**19, 2**20
+_NARROW, _WIDE = 2**18, 2**20
 """Numbers held at once by a part: N · C without, N · C² with a matrix for each label pair."""
 
 _FEW = 8

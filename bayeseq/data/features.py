@@ -40,19 +40,26 @@ class FeatureSpace:
     ) -> tuple[FeatureSpace, sp.csr_matrix, np.ndarray]:
         """The space of the features in X, its matrix (N, D) and the sequence lengths (B,).
 
-        Features that occur fewer than `min_count` times are left out; numeric columns all stay.
+        Features that occur fewer than `min_count` times are left out; numeric columns all stay. Of
+        a generator of sequences only some are held at a time.
         """
-        X = list(X)
-        if _is_numeric(X):
-            matrix, lengths = _stack_numeric(X, None)
+        blocks = _blocks(X)
+        block = next(blocks, [])
+        if _is_numeric(block):
+            matrix, lengths = _stack_numeric(list(itertools.chain(block, *blocks)), None)
             return cls(None, matrix.shape[1]), matrix, lengths
         first_seen = _Numbering()
-        tokens = _Tokens.of(X, first_seen)
+        parts, n_sequences = [], 0
+        while block:
+            parts.append(_Tokens.of(block, first_seen, n_sequences))
+            n_sequences += len(block)
+            block = next(blocks, [])
+        tokens = _Tokens.joined(parts)
         names = list(first_seen)
         counts = np.bincount(tokens.columns, minlength=len(names))
         kept = sorted(np.flatnonzero(counts >= min_count), key=names.__getitem__)
         kept.sort(key=lambda column: -counts[column])
-        renumbered = np.full(len(names), -1, dtype=np.int64)
+        renumbered = np.full(len(names), -1, dtype=np.int32)
         renumbered[kept] = np.arange(len(kept))
         space = cls(tuple(names[column] for column in kept), len(kept))
         kept_only = replace(tokens, columns=renumbered[tokens.columns])
@@ -87,7 +94,7 @@ class _Numbering(dict[str, int]):
 
     def find(self, names: Iterable[str], n_names: int) -> np.ndarray:
         """(n_names,) the numbers of names; a TypeError where one is no string."""
-        return np.fromiter(map(self.__getitem__, names), np.int64, n_names)
+        return np.fromiter(map(self.__getitem__, names), np.int32, n_names)
 
 
 class _Columns:
@@ -123,7 +130,7 @@ class _Columns:
         """(n_names,) the columns of names; a TypeError where one is no string."""
         hashes = np.fromiter(map(str.__hash__, names), np.int64, n_names)
         slot = hashes & self._last
-        columns = self._column[slot].astype(np.int64)
+        columns = self._column[slot]
         others = np.flatnonzero((columns >= 0) & (self._hashes[slot] != hashes))
         slot = slot[others]
         while len(others):
@@ -132,6 +139,16 @@ class _Columns:
             still = (columns[others] >= 0) & (self._hashes[slot] != hashes[others])
             others, slot = others[still], slot[still]
         return columns
+
+
+_BLOCK = 1000
+"""Sequences whose features are looked up together."""
+
+
+def _blocks(X: Iterable[Any]) -> Iterator[list[Any]]:
+    sequences = iter(X)
+    while block := list(itertools.islice(sequences, _BLOCK)):
+        yield block
 
 
 def _is_numeric(X: Sequence[Any]) -> bool:
@@ -184,8 +201,24 @@ class _Tokens:
     """None when every value is 1"""
 
     @classmethod
-    def of(cls, X: Sequence[Any], index: _Columns | _Numbering) -> _Tokens:
-        for i, sequence in enumerate(X):
+    def joined(cls, parts: Sequence[_Tokens]) -> _Tokens:
+        """The tokens of parts, end to end."""
+        none = np.zeros(0, dtype=np.int32)
+        values = None
+        if any(part.values is not None for part in parts):
+            ones = (np.ones(len(p.columns)) if p.values is None else p.values for p in parts)
+            values = np.concatenate(list(ones))
+        return cls(
+            np.concatenate([none, *(part.lengths for part in parts)]),
+            np.concatenate([none, *(part.counts for part in parts)]),
+            np.concatenate([none, *(part.columns for part in parts)]),
+            values,
+        )
+
+    @classmethod
+    def of(cls, X: Sequence[Any], index: _Columns | _Numbering, number: int = 0) -> _Tokens:
+        """The tokens of sequences, of which the first has this number."""
+        for i, sequence in enumerate(X, number):
             if isinstance(sequence, str | Mapping) or not isinstance(sequence, Sequence):
                 raise DataError(
                     f"sequence {i} is a {type(sequence).__name__}; "
@@ -200,17 +233,17 @@ class _Tokens:
                 return cls(lengths, counts, index.find(names, int(counts.sum())), None)
             except TypeError:  # some feature is no string: the slow way says which
                 pass
-        return cls._item_by_item(X, lengths, index)
+        return cls._item_by_item(X, lengths, index, number)
 
     @classmethod
     def _item_by_item(
-        cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns | _Numbering
+        cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns | _Numbering, number: int
     ) -> _Tokens:
         """The way for dicts, and for finding what is wrong."""
         counts: list[int] = []
         names: list[str] = []
         values: list[float] = []
-        for i, sequence in enumerate(X):
+        for i, sequence in enumerate(X, number):
             for t, token in enumerate(sequence):
                 before = len(names)
                 for name, value in _items(token, f"sequence {i}, token {t}"):
@@ -234,7 +267,7 @@ class _Tokens:
             row_starts = np.concatenate([[0], np.cumsum(known)])[row_starts]
             columns, values = columns[known], values[known]
         matrix = sp.csr_matrix(
-            (values, columns.astype(np.int32), row_starts.astype(np.int32)),
+            (values, columns.astype(np.int32, copy=False), row_starts.astype(np.int32)),
             shape=(len(self.counts), n_columns),
         )
         matrix.sum_duplicates()

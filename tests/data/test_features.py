@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 
 from bayeseq import DataError
-from bayeseq.data import FeatureSpace
+from bayeseq.data import FeatureSpace, features
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", "w=x", "w x", ""])
 WORDS = st.sampled_from(["x", "y", "é:"])
@@ -287,3 +287,41 @@ def test_a_copy_in_another_process_finds_the_same_names():
         env={**os.environ, "PYTHONHASHSEED": "7"},
     )
     assert done.stdout.decode().strip() == str(list(range(50)))
+
+
+def test_learning_by_blocks_equals_learning_at_once(monkeypatch):
+    X = [[["a", "b"], ["a"]], [], [{"b": 0.5, "c": "x"}], [["d"]], [["a", "d"]]]
+    space, matrix, lengths = FeatureSpace.learn(X)
+    monkeypatch.setattr(features, "_BLOCK", 2)
+    again, again_matrix, again_lengths = FeatureSpace.learn(x for x in X)
+    assert again == space
+    np.testing.assert_array_equal(again_lengths, lengths)
+    np.testing.assert_array_equal(again_matrix.toarray(), matrix.toarray())
+    with pytest.raises(DataError, match="sequence 3, token 0: feature 5 is not a string"):
+        FeatureSpace.learn([*X[:3], [[5]]])
+    with pytest.raises(DataError, match="sequence 4 is a str"):
+        FeatureSpace.learn([*X[:4], "ab"])
+    numbers = [np.eye(2), np.ones((1, 2)), np.zeros((3, 2))]
+    np.testing.assert_array_equal(
+        FeatureSpace.learn(iter(numbers))[1].toarray(), np.concatenate(numbers)
+    )
+
+
+def test_a_generator_is_not_held(monkeypatch):
+    """Of a generator's sequences no more are alive than two blocks have."""
+    monkeypatch.setattr(features, "_BLOCK", 10)
+
+    class Sentence(list):
+        alive = most = 0
+
+        def __init__(self, tokens):
+            super().__init__(tokens)
+            Sentence.alive += 1
+            Sentence.most = max(Sentence.most, Sentence.alive)
+
+        def __del__(self):
+            Sentence.alive -= 1
+
+    space = FeatureSpace.learn(Sentence([[f"w{k}"]]) for k in range(100))[0]
+    assert space.n_features == 100
+    assert Sentence.most <= 21
