@@ -174,10 +174,10 @@ class CRFLoss:
         n_labels_of = np.bincount(of_feature, minlength=index.n_features)
         common = np.flatnonzero(n_labels_of > C // _FEW)
         is_common = n_labels_of[of_feature] > C // _FEW
-        rare_features = n_labels_of <= C // _FEW
+        few = np.flatnonzero(n_labels_of <= C // _FEW)
         pieces = list(_pieces(batch, index, pointwise))
         features = batch.features[np.concatenate([rows for _, rows, _ in pieces])]
-        rare = design(sp.csr_matrix(features.multiply(rare_features)), index.states[~is_common], C)
+        rare = design(features[:, few], _renumbered(index.states[~is_common], few, C), C)
         features = features[:, common]
         parts, taken = [], 0
         for complete, _, part in pieces:
@@ -196,7 +196,7 @@ class CRFLoss:
             scheme,
             classes,
             is_common,
-            np.searchsorted(common, of_feature[is_common]) * C + index.states[is_common] % C,
+            _renumbered(index.states[is_common], common, C),
             features.T,
             rare,
             observed,
@@ -296,6 +296,12 @@ def _pieces(
         for part_rows, part in some.split(max(1, at_once)):
             if part.layout.n_tokens:
                 yield complete, rows[part_rows], part
+
+
+def _renumbered(states: np.ndarray, features: np.ndarray, n_labels: int) -> np.ndarray:
+    """Places d·C + c with only some features counted."""
+    feature, label = np.divmod(states, n_labels)
+    return np.searchsorted(features, feature) * n_labels + label
 
 
 def _rows(matrix: sp.csr_matrix, rows: slice) -> sp.csr_matrix:
