@@ -18,7 +18,7 @@ from bayeseq.baselines.linear import (
     label_pair_matrix,
 )
 from bayeseq.baselines.optimise import minimise
-from bayeseq.chain import Chain, constrain, covariance, forward_backward
+from bayeseq.chain import Chain, constrain, covariance, forward_backward, in_threads
 from bayeseq.chain.marginals import Pairs
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
@@ -149,8 +149,8 @@ class CRFLoss:
     """(P,) whether a state weight belongs to a feature that many labels have weights for"""
     common_places: np.ndarray
     """the places d·C + c of those weights, with only those D' features counted"""
-    transposed: sp.csr_matrix
-    """(D', N) the features of those weights"""
+    transposed: sp.csc_matrix
+    """(D', N) the features of those weights; by column, as the (D', C) sums fit into the cache"""
     rare: sp.csr_matrix
     """(P', N · C) where the other state weights add"""
     observed: np.ndarray
@@ -174,10 +174,10 @@ class CRFLoss:
         n_labels_of = np.bincount(of_feature, minlength=index.n_features)
         common = np.flatnonzero(n_labels_of > C // _FEW)
         is_common = n_labels_of[of_feature] > C // _FEW
-        rare_features = n_labels_of <= C // _FEW
+        few = np.flatnonzero(n_labels_of <= C // _FEW)
         pieces = list(_pieces(batch, index, pointwise))
         features = batch.features[np.concatenate([rows for _, rows, _ in pieces])]
-        rare = design(sp.csr_matrix(features.multiply(rare_features)), index.states[~is_common], C)
+        rare = design(features[:, few], _renumbered(index.states[~is_common], few, C), C)
         features = features[:, common]
         parts, taken = [], 0
         for complete, _, part in pieces:
@@ -186,7 +186,7 @@ class CRFLoss:
             allowed = None if counts_say_all else part.allowed
             pair_design = index.pair_design(part)
             parts.append(
-                _Part(part.layout, rows, part.weights, allowed, features[rows], pair_design)
+                _Part(part.layout, rows, part.weights, allowed, _rows(features, rows), pair_design)
             )
         observed = np.zeros(index.size) if pointwise else _counts(batch, index)
         return cls(
@@ -196,8 +196,8 @@ class CRFLoss:
             scheme,
             classes,
             is_common,
-            np.searchsorted(common, of_feature[is_common]) * C + index.states[is_common] % C,
-            features.T.tocsr(),
+            _renumbered(index.states[is_common], common, C),
+            features.T,
             rare,
             observed,
             tuple(parts),
@@ -213,19 +213,22 @@ class CRFLoss:
         # one table (N, C) all along: first the scores, then in their place the gradient by them
         table = (self.rare.T @ state_weights[~self.is_common]).reshape(-1, C)
 
-        value = self.l2 * float(weights @ weights) - float(weights @ self.observed)
-        transitions, pairs = np.zeros((C, C)), np.zeros(len(index.pairs))
-        for part in self.parts:
+        def expect(part: _Part) -> tuple[float, np.ndarray, np.ndarray | None]:
             scores = table[part.rows]
             scores += part.common @ W
             loss, by_label, by_pair = self._part(self._chain(scores, weights, part), part)
             scores[:] = by_label
-            value += loss
             if part.pairs is None:
-                transitions += by_pair.numpy()
-            else:
-                transitions += by_pair.sum(0).numpy()
-                pairs += part.pairs @ by_pair.numpy().ravel()
+                return loss, by_pair.numpy(), None
+            return loss, by_pair.sum(0).numpy(), part.pairs @ by_pair.numpy().ravel()
+
+        value = self.l2 * float(weights @ weights) - float(weights @ self.observed)
+        transitions, pairs = np.zeros((C, C)), np.zeros(len(index.pairs))
+        for loss, by_transition, by_pair in in_threads(expect, self.parts):
+            value += loss
+            transitions += by_transition
+            if by_pair is not None:
+                pairs += by_pair
         states = np.empty(len(index.states))
         states[self.is_common] = (self.transposed @ table).ravel()[self.common_places]
         states[~self.is_common] = self.rare @ table.ravel()
@@ -295,6 +298,22 @@ def _pieces(
                 yield complete, rows[part_rows], part
 
 
+def _renumbered(states: np.ndarray, features: np.ndarray, n_labels: int) -> np.ndarray:
+    """Places d·C + c with only some features counted."""
+    feature, label = np.divmod(states, n_labels)
+    return np.searchsorted(features, feature) * n_labels + label
+
+
+def _rows(matrix: sp.csr_matrix, rows: slice) -> sp.csr_matrix:
+    """Some consecutive rows of a matrix, without a copy of their entries."""
+    starts = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(starts[0], starts[-1])
+    return sp.csr_matrix(
+        (matrix.data[entries], matrix.indices[entries], starts - starts[0]),
+        (len(starts) - 1, matrix.shape[1]),
+    )
+
+
 def _complete(batch: SequenceBatch) -> Tensor:
     """(B,) whether every label of a sequence is known."""
     assert batch.allowed is not None
@@ -302,7 +321,7 @@ def _complete(batch: SequenceBatch) -> Tensor:
     return batch.layout.sum_by_sequence(unknown) == 0
 
 
-_NARROW, _WIDE = 2**19, 2**20
+_NARROW, _WIDE = 2**18, 2**20
 """Numbers held at once by a part: N · C without, N · C² with a matrix for each label pair."""
 
 _FEW = 8

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bayeseq.baselines.optimise import interrupted_message, max_iter_message
-from bayeseq.chain import Chain, constrain, forward_backward
+from bayeseq.chain import Chain, constrain, forward_backward, one_thread
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import ChainLabeler, obey_scheme, require_scheme
@@ -62,6 +62,7 @@ class HMM(ChainLabeler):
         self.max_iter = max_iter
         self.tol = tol
 
+    @one_thread()
     def _learn(self, data: TrainingData) -> FitResult:
         batch = data.batch
         if self.smoothing <= 0:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bayeseq.baselines.linear import LinearChainLabeler, WeightIndex
 from bayeseq.baselines.optimise import minimise
-from bayeseq.chain import Chain, constrain, forward_backward
+from bayeseq.chain import Chain, constrain, forward_backward, one_thread
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import obey_scheme, require_scheme
@@ -52,6 +52,7 @@ class MEMM(LinearChainLabeler):
         self.warm_start = warm_start
         self.progress = progress
 
+    @one_thread()
     def _learn(self, data: TrainingData) -> FitResult:
         if self.l2 < 0:
             raise ValueError(f"l2 is {self.l2}; a penalty cannot be negative")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from bayeseq.labelers.base import FitResult
 

@@ -16,6 +16,7 @@ from bayeseq.chain.marginals import (
 from bayeseq.chain.potentials import Chain, chain_from_padded, constrain
 from bayeseq.chain.recursions import ImpossibleSequenceError
 from bayeseq.chain.spans import inside_probability, span_log_prob
+from bayeseq.chain.threads import in_threads, one_thread
 
 __all__ = [
     "Chain",
@@ -27,10 +28,12 @@ __all__ = [
     "covariance",
     "entropy",
     "forward_backward",
+    "in_threads",
     "inside_probability",
     "kbest",
     "log_partition",
     "loss_augmented",
+    "one_thread",
     "sample",
     "score",
     "span_log_prob",

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from bayeseq.baselines import CRF, HMM, MEMM
 from bayeseq.cli.pictures import save_picture

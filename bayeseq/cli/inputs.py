@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import IO, Any, NamedTuple
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from bayeseq.data import Corpus, DataError, Dataset, Template, load_dataset, word_features
 from bayeseq.data.columns import Rows, read_columns, write_columns

@@ -11,8 +11,8 @@ from the files that [gpstruct]'s authors published: sentences of CRF++'s example
 example's template gives and that occur at least three times in its train.data, and labels that
 occur there (others count as missing). Two protocols say which sentences train and which test:
 
-- "gpstruct": the five published permutations of the first 300, 300, 36 and 100 sentences, of which
-  the first 150, 150, 20 and 50 train and the rest test.
+- "gpstruct": the five published permutations of the first 300, 100, 36 and 100 sentences, of which
+  the first 150, 50, 20 and 50 train and the rest test.
 - "random": `n_splits` (10 unless given) partitions of the same sizes, each drawn from all sentences
   by numpy's default generator with `seed` (0 unless given). [gpsl] used ten such partitions and did
   not publish them.
@@ -478,7 +478,7 @@ _ENTRIES = {
     ),
     "chunking": _task_entry(
         "Phrase chunks in English news, 823 sentences, 14 labels",
-        _Task("chunking", ("word", "pos"), n_sentences=300, n_train=150),
+        _Task("chunking", ("word", "pos"), n_sentences=100, n_train=50),
     ),
     "segmentation": _task_entry(
         "Japanese word segmentation, 36 sentences of characters, 2 labels",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,23 +40,30 @@ class FeatureSpace:
     ) -> tuple[FeatureSpace, sp.csr_matrix, np.ndarray]:
         """The space of the features in X, its matrix (N, D) and the sequence lengths (B,).
 
-        Features that occur fewer than `min_count` times are left out; numeric columns all stay.
+        Features that occur fewer than `min_count` times are left out; numeric columns all stay. Of
+        a generator of sequences only some are held at a time.
         """
-        X = list(X)
-        if _is_numeric(X):
-            matrix, lengths = _stack_numeric(X, None)
+        blocks = _blocks(X)
+        block = next(blocks, [])
+        if _is_numeric(block):
+            matrix, lengths = _stack_numeric(list(itertools.chain(block, *blocks)), None)
             return cls(None, matrix.shape[1]), matrix, lengths
-        first_seen: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-        tokens = _Tokens.of(X)
-        columns = np.fromiter(map(first_seen.__getitem__, tokens.names), np.int64)
+        first_seen = _Numbering()
+        parts, n_sequences = [], 0
+        while block:
+            parts.append(_Tokens.of(block, first_seen, n_sequences))
+            n_sequences += len(block)
+            block = next(blocks, [])
+        tokens = _Tokens.joined(parts)
         names = list(first_seen)
-        counts = np.bincount(columns, minlength=len(names))
+        counts = np.bincount(tokens.columns, minlength=len(names))
         kept = sorted(np.flatnonzero(counts >= min_count), key=names.__getitem__)
         kept.sort(key=lambda column: -counts[column])
-        renumbered = np.full(len(names), -1, dtype=np.int64)
+        renumbered = np.full(len(names), -1, dtype=np.int32)
         renumbered[kept] = np.arange(len(kept))
         space = cls(tuple(names[column] for column in kept), len(kept))
-        return space, tokens.matrix(renumbered[columns], len(kept)), tokens.lengths
+        kept_only = replace(tokens, columns=renumbered[tokens.columns])
+        return space, kept_only.matrix(len(kept)), tokens.lengths
 
     def matrix(self, X: Iterable[Any]) -> tuple[sp.csr_matrix, np.ndarray]:
         """The matrix (N, D) of new sequences and their lengths; unknown features are ignored."""
@@ -67,19 +74,81 @@ class FeatureSpace:
             raise DataError("X holds features, but the model was fitted on numbers")
         if self.names is None:
             return _stack_numeric(X, self.n_features)
-        tokens = _Tokens.of(X)
-        column = self._index.get
-        columns = np.fromiter(map(column, tokens.names, itertools.repeat(-1)), np.int64)
-        return tokens.matrix(columns, self.n_features), tokens.lengths
+        tokens = _Tokens.of(X, self._columns)
+        return tokens.matrix(self.n_features), tokens.lengths
 
-    @property
-    def _index(self) -> dict[str, int]:
+    @cached_property
+    def _columns(self) -> _Columns:
         """Name → column, made on first use."""
-        index = self.__dict__.get("_names_index")
-        if index is None:
-            index = {name: column for column, name in enumerate(self.names or ())}
-            object.__setattr__(self, "_names_index", index)
-        return index
+        return _Columns(self.names or ())
+
+
+class _Numbering(dict[str, int]):
+    """Name → number, in the order in which names are first asked for."""
+
+    def __missing__(self, name: Any) -> int:
+        if not isinstance(name, str):
+            raise TypeError(f"feature {name!r} is not a string")
+        self[name] = number = len(self)
+        return number
+
+    def find(self, names: Iterable[str], n_names: int) -> np.ndarray:
+        """(n_names,) the numbers of names; a TypeError where one is no string."""
+        return np.fromiter(map(self.__getitem__, names), np.int32, n_names)
+
+
+class _Columns:
+    """Name → column of a fixed vocabulary, −1 for other names, for a great many at once.
+
+    Looking names up is most of the work of tagging, and in a dict nearly all of that is waiting for
+    memory: the slot, the entry, the string and the number each lie elsewhere. Here a slot holds all
+    that is needed, the string's 64-bit hash and its column, and slots are read by array (open
+    addressing, next slot on a collision). That two different strings have one hash is not looked
+    for: among a million names, an unknown one has a chance of 5e-14 to be taken for one of them,
+    and as Python draws a new hash function for each process, nobody can choose it so.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        hashes = np.fromiter(map(hash, names), np.int64, len(names))
+        size = 1 << (2 * len(names)).bit_length()
+        self._last = size - 1
+        self._hashes = np.zeros(size, dtype=np.int64)
+        self._column = np.full(size, -1, dtype=np.int32)
+        waiting, slot = np.arange(len(names)), hashes & self._last
+        while len(waiting):
+            free = self._column[slot] < 0
+            self._column[slot[free]] = waiting[free]  # of several, the last one stays
+            placed = self._column[slot] == waiting
+            self._hashes[slot[placed]] = hashes[waiting[placed]]
+            waiting, slot = waiting[~placed], (slot[~placed] + 1) & self._last
+
+    def __reduce__(self) -> tuple[type[_Columns], tuple[Sequence[str]]]:
+        return _Columns, (self._names,)  # another process hashes otherwise
+
+    def find(self, names: Iterable[str], n_names: int) -> np.ndarray:
+        """(n_names,) the columns of names; a TypeError where one is no string."""
+        hashes = np.fromiter(map(str.__hash__, names), np.int64, n_names)
+        slot = hashes & self._last
+        columns = self._column[slot]
+        others = np.flatnonzero((columns >= 0) & (self._hashes[slot] != hashes))
+        slot = slot[others]
+        while len(others):
+            slot = (slot + 1) & self._last
+            columns[others] = self._column[slot]
+            still = (columns[others] >= 0) & (self._hashes[slot] != hashes[others])
+            others, slot = others[still], slot[still]
+        return columns
+
+
+_BLOCK = 1000
+"""Sequences whose features are looked up together."""
+
+
+def _blocks(X: Iterable[Any]) -> Iterator[list[Any]]:
+    sequences = iter(X)
+    while block := list(itertools.islice(sequences, _BLOCK)):
+        yield block
 
 
 def _is_numeric(X: Sequence[Any]) -> bool:
@@ -126,13 +195,30 @@ class _Tokens:
     """(B,) tokens of each sequence"""
     counts: np.ndarray
     """(N,) features of each token"""
-    names: Iterable[str]
+    columns: np.ndarray
+    """the column of each feature, −1 where it has none"""
     values: np.ndarray | None
     """None when every value is 1"""
 
     @classmethod
-    def of(cls, X: Sequence[Any]) -> _Tokens:
-        for i, sequence in enumerate(X):
+    def joined(cls, parts: Sequence[_Tokens]) -> _Tokens:
+        """The tokens of parts, end to end."""
+        none = np.zeros(0, dtype=np.int32)
+        values = None
+        if any(part.values is not None for part in parts):
+            ones = (np.ones(len(p.columns)) if p.values is None else p.values for p in parts)
+            values = np.concatenate(list(ones))
+        return cls(
+            np.concatenate([none, *(part.lengths for part in parts)]),
+            np.concatenate([none, *(part.counts for part in parts)]),
+            np.concatenate([none, *(part.columns for part in parts)]),
+            values,
+        )
+
+    @classmethod
+    def of(cls, X: Sequence[Any], index: _Columns | _Numbering, number: int = 0) -> _Tokens:
+        """The tokens of sequences, of which the first has this number."""
+        for i, sequence in enumerate(X, number):
             if isinstance(sequence, str | Mapping) or not isinstance(sequence, Sequence):
                 raise DataError(
                     f"sequence {i} is a {type(sequence).__name__}; "
@@ -140,31 +226,40 @@ class _Tokens:
                 )
         lengths = np.fromiter(map(len, X), np.int64, len(X))
         tokens = list(itertools.chain.from_iterable(X))
-        kinds = set(map(type, tokens))
-        if kinds <= {list, tuple, set, frozenset}:
+        if set(map(type, tokens)) <= {list, tuple, set, frozenset}:
             counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-            names = list(itertools.chain.from_iterable(tokens))
-            if set(map(type, names)) <= {str}:
-                return cls(lengths, counts, names, None)
-        return cls._item_by_item(X, lengths)
+            names = itertools.chain.from_iterable(tokens)
+            try:
+                return cls(lengths, counts, index.find(names, int(counts.sum())), None)
+            except TypeError:  # some feature is no string: the slow way says which
+                pass
+        return cls._item_by_item(X, lengths, index, number)
 
     @classmethod
-    def _item_by_item(cls, X: Sequence[Any], lengths: np.ndarray) -> _Tokens:
+    def _item_by_item(
+        cls, X: Sequence[Any], lengths: np.ndarray, index: _Columns | _Numbering, number: int
+    ) -> _Tokens:
         """The way for dicts, and for finding what is wrong."""
         counts: list[int] = []
         names: list[str] = []
         values: list[float] = []
-        for i, sequence in enumerate(X):
+        for i, sequence in enumerate(X, number):
             for t, token in enumerate(sequence):
                 before = len(names)
                 for name, value in _items(token, f"sequence {i}, token {t}"):
                     names.append(name)
                     values.append(value)
                 counts.append(len(names) - before)
-        return cls(lengths, np.asarray(counts, np.int64), names, np.asarray(values))
+        return cls(
+            lengths,
+            np.asarray(counts, np.int64),
+            index.find(names, len(names)),
+            np.asarray(values, np.float64),
+        )
 
-    def matrix(self, columns: np.ndarray, n_columns: int) -> sp.csr_matrix:
-        """The matrix with these columns, one an item; items of column −1 are left out."""
+    def matrix(self, n_columns: int) -> sp.csr_matrix:
+        """The matrix with so many columns; features that have none are left out."""
+        columns = self.columns
         row_starts = np.concatenate([[0], np.cumsum(self.counts)])
         known = columns >= 0
         values = np.ones(len(columns)) if self.values is None else self.values
@@ -172,7 +267,7 @@ class _Tokens:
             row_starts = np.concatenate([[0], np.cumsum(known)])[row_starts]
             columns, values = columns[known], values[known]
         matrix = sp.csr_matrix(
-            (values, columns.astype(np.int32), row_starts.astype(np.int32)),
+            (values, columns.astype(np.int32, copy=False), row_starts.astype(np.int32)),
             shape=(len(self.counts), n_columns),
         )
         matrix.sum_duplicates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from abc import ABC, abstractmethod
@@ -92,6 +93,10 @@ class SequenceLabeler(BaseEstimator, ABC):
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         """(N,) label numbers of packed rows; `batch.allowed`, if any, holds."""
 
+    def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """`_decode` and `_marginals` together, for a subclass in which they share work."""
+        return self._decode(batch), self._marginals(batch)
+
     @abstractmethod
     def _tensors(self) -> dict[str, np.ndarray]:
         """The learned numbers, as they are saved."""
@@ -159,7 +164,7 @@ class SequenceLabeler(BaseEstimator, ABC):
         numbers = np.zeros(batch.layout.n_tokens, dtype=np.int64)
         proba = np.zeros((batch.layout.n_tokens, len(self.classes_)))
         for rows, part in self._parts(batch):
-            numbers[rows], proba[rows] = self._decode(part), self._marginals(part)
+            numbers[rows], proba[rows] = self._answers(part)
         return [
             Tagging(self.classes_[row].tolist(), p)
             for row, p in zip(self._ragged(batch, numbers), self._ragged(batch, proba), strict=True)
@@ -218,8 +223,8 @@ class SequenceLabeler(BaseEstimator, ABC):
     @staticmethod
     def _ragged(batch: SequenceBatch, packed: np.ndarray) -> list[np.ndarray]:
         flat = packed[batch.layout.unpacked_rows.numpy()]
-        bounds = np.cumsum(batch.layout.lengths.numpy())
-        return np.split(flat, bounds[:-1]) if len(bounds) else []
+        bounds = [0, *np.cumsum(batch.layout.lengths.numpy()).tolist()]
+        return [flat[first:last] for first, last in itertools.pairwise(bounds)]
 
     # ---- saving ---------------------------------------------------------------------------------
 

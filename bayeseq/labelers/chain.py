@@ -18,6 +18,7 @@ from bayeseq.chain import (
     forward_backward,
     kbest,
     log_partition,
+    one_thread,
     sample,
     span_log_prob,
     viterbi,
@@ -63,6 +64,11 @@ class ChainLabeler(SequenceLabeler):
     decode: str
     scheme: str | None
 
+    # the arrays of a chain are too small to share between threads
+    predict = one_thread()(SequenceLabeler.predict)
+    predict_proba = one_thread()(SequenceLabeler.predict_proba)
+    tag = one_thread()(SequenceLabeler.tag)
+
     @abstractmethod
     def _scores(self, batch: SequenceBatch) -> Chain:
         """The log-potentials of packed sequences."""
@@ -84,6 +90,16 @@ class ChainLabeler(SequenceLabeler):
         with _numbered(batch):
             return viterbi(self._chain(batch)).labels.numpy()
 
+    def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        check_choice("decode", self.decode, ("viterbi", "marginal"))
+        chain = self._chain(batch)
+        with _numbered(batch):
+            proba = forward_backward(chain).unary.numpy()
+            if self.decode == "marginal":
+                return proba.argmax(-1), proba
+            return viterbi(chain).labels.numpy(), proba
+
+    @one_thread()
     def predict_nbest(
         self, X: Iterable[Any], n: int, given: Labels | None = None
     ) -> list[list[ScoredLabelling]]:
@@ -117,6 +133,7 @@ class ChainLabeler(SequenceLabeler):
             for row, proba in zip(entities, scores, strict=True)
         ]
 
+    @one_thread()
     def entity_proba(
         self, X: Iterable[Any], entities: Sequence[Sequence[Entity]], given: Labels | None = None
     ) -> list[np.ndarray]:
@@ -156,6 +173,7 @@ class ChainLabeler(SequenceLabeler):
                     proba[i][k] = min(p, 1.0)
         return proba
 
+    @one_thread()
     def log_likelihood(self, X: Iterable[Any], y: Labels) -> np.ndarray:
         """(B,) log p(y | x) of each sequence; missing labels and label sets are summed over."""
         batch = self._batch(X, list(y))
@@ -166,6 +184,7 @@ class ChainLabeler(SequenceLabeler):
             found[part.numbers] = log_partition(self._chain(part)) - log_partition(free)
         return found
 
+    @one_thread()
     def predict_entropy(self, X: Iterable[Any], given: Labels | None = None) -> np.ndarray:
         """(B,) the entropy in nats of each sequence's distribution over whole labellings."""
         batch = self._batch(X, given)
@@ -175,6 +194,7 @@ class ChainLabeler(SequenceLabeler):
                 found[part.numbers] = entropy(self._chain(part))
         return found
 
+    @one_thread()
     def sample_labels(
         self,
         X: Iterable[Any],

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.optimize
+import torch
 from hypothesis import given, settings
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -263,6 +264,25 @@ def test_parts_and_rare_features_do_not_change_the_value(monkeypatch):
     assert not again.is_common.any()
     assert again(w)[0] == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(again(w)[1], gradient, rtol=0, atol=1e-10)
+
+
+def test_the_number_of_threads_does_not_change_the_value(monkeypatch):
+    rng = np.random.default_rng(2)
+    X = [[[f"w{k}"] for k in rng.integers(40, size=n)] for n in rng.integers(1, 9, size=30)]
+    y = [[rng.choice([*CLASSES, None]) for _ in x] for x in X]
+    data, index = learned_index(CRF(), X, y, None)
+    w = rng.normal(size=index.size)
+    monkeypatch.setattr(crf_module, "_NARROW", 30)
+    loss = CRFLoss.of(data.batch, index, 0.1)
+    assert len(loss.parts) > 5
+    before, found = torch.get_num_threads(), []
+    for n_threads in (1, 2, 3):
+        torch.set_num_threads(n_threads)
+        found.append(loss(w))
+    torch.set_num_threads(before)
+    for value, gradient in found[1:]:
+        assert value == found[0][0]
+        np.testing.assert_array_equal(gradient, found[0][1])
 
 
 # ---- the peer ------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Task(NamedTuple):
 
 TASKS = {
     "basenp": Task("basenp", "utf-8", 2, 823, 2143, 3, 0, 150, 150),
-    "chunking": Task("chunking", "utf-8", 2, 823, 2112, 14, 19, 150, 150),
+    "chunking": Task("chunking", "utf-8", 2, 823, 2112, 14, 19, 50, 50),
     "segmentation": Task("seg", "utf-8", 2, 36, 691, 2, 0, 20, 16),
     "japanesene": Task("JapaneseNE", "euc-jp", 3, 500, 6030, 17, 3, 50, 50),
 }

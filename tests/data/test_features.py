@@ -1,5 +1,9 @@
 """Feature matrices against loops, and against CRFsuite's reading of dicts."""
 
+import os
+import pickle
+import subprocess
+import sys
 from collections import Counter
 
 import hypothesis.strategies as st
@@ -9,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 
 from bayeseq import DataError
-from bayeseq.data import FeatureSpace
+from bayeseq.data import FeatureSpace, features
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", "w=x", "w x", ""])
 WORDS = st.sampled_from(["x", "y", "é:"])
@@ -249,3 +253,75 @@ def test_numbers_and_names_do_not_mix_at_prediction():
         numeric.matrix([[["a"]]])
     with pytest.raises(DataError, match="sequence 1 has 3 columns, expected 2"):
         numeric.matrix([np.ones((1, 2)), np.ones((1, 3))])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text(max_size=4), unique=True, max_size=200),
+    st.lists(st.text(max_size=4), max_size=50),
+)
+def test_looking_up_equals_a_dict(names, others):
+    """Whatever the vocabulary's size, known names have their column and others none."""
+    space = FeatureSpace(tuple(names), len(names))
+    asked = [*names, *others, *names[::-1]]
+    matrix, _ = space.matrix([[[name] for name in asked]])
+    known = {name: column for column, name in enumerate(names)}
+    found = [row.indices.tolist() for row in matrix]
+    assert found == [[known[name]] if name in known else [] for name in asked]
+
+
+def test_a_copy_in_another_process_finds_the_same_names():
+    """Strings hash otherwise there, so nothing that depends on it may travel."""
+    names = tuple(f"name {k}" for k in range(50))
+    space = FeatureSpace(names, len(names))
+    space.matrix([[["name 0"]]])  # the table is made, and would be copied
+    program = (
+        "import pickle, sys; space = pickle.load(sys.stdin.buffer); "
+        "print(space.matrix([[[name] for name in space.names]])[0].indices.tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps(space),
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout.decode().strip() == str(list(range(50)))
+
+
+def test_learning_by_blocks_equals_learning_at_once(monkeypatch):
+    X = [[["a", "b"], ["a"]], [], [{"b": 0.5, "c": "x"}], [["d"]], [["a", "d"]]]
+    space, matrix, lengths = FeatureSpace.learn(X)
+    monkeypatch.setattr(features, "_BLOCK", 2)
+    again, again_matrix, again_lengths = FeatureSpace.learn(x for x in X)
+    assert again == space
+    np.testing.assert_array_equal(again_lengths, lengths)
+    np.testing.assert_array_equal(again_matrix.toarray(), matrix.toarray())
+    with pytest.raises(DataError, match="sequence 3, token 0: feature 5 is not a string"):
+        FeatureSpace.learn([*X[:3], [[5]]])
+    with pytest.raises(DataError, match="sequence 4 is a str"):
+        FeatureSpace.learn([*X[:4], "ab"])
+    numbers = [np.eye(2), np.ones((1, 2)), np.zeros((3, 2))]
+    np.testing.assert_array_equal(
+        FeatureSpace.learn(iter(numbers))[1].toarray(), np.concatenate(numbers)
+    )
+
+
+def test_a_generator_is_not_held(monkeypatch):
+    """Of a generator's sequences no more are alive than two blocks have."""
+    monkeypatch.setattr(features, "_BLOCK", 10)
+
+    class Sentence(list):
+        alive = most = 0
+
+        def __init__(self, tokens):
+            super().__init__(tokens)
+            Sentence.alive += 1
+            Sentence.most = max(Sentence.most, Sentence.alive)
+
+        def __del__(self):
+            Sentence.alive -= 1
+
+    space = FeatureSpace.learn(Sentence([[f"w{k}"]]) for k in range(100))[0]
+    assert space.n_features == 100
+    assert Sentence.most <= 21

@@ -357,6 +357,7 @@ def test_marginal_decoding_takes_the_best_label_of_each_token(name, scheme, mode
         top = oracles.marginals(*potentials(marginal, x))[0]
         chosen = top[range(3), numbers(labels)]
         np.testing.assert_allclose(chosen, top.max(1), **CLOSE)
+    assert [answer.labels for answer in marginal.tag(data)] == found
     if scheme is None:  # the two ways differ somewhere, so the test tells them apart
         assert viterbi.predict(data) != found
 

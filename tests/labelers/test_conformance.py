@@ -204,6 +204,16 @@ def test_marginals_are_the_probabilities(model):
         assert row == [dict(zip(model.classes_, values, strict=True)) for values in p.tolist()]
 
 
+def test_tagging_is_predicting_labels_and_probabilities(model):
+    given = [[None] * len(x) for x in NEW]
+    given[0][1] = "O"
+    data = [*NEW, []]
+    for known in (None, [*given, []]):
+        labels, proba = zip(*model.tag(data, known), strict=True)
+        assert list(labels) == model.predict(data, known)
+        assert_same(list(proba), model.predict_proba(data, known))
+
+
 def test_single_sequence_answers(model):
     for x in NEW:
         assert model.predict_single(x) == model.predict([x])[0]
