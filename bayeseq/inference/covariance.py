@@ -23,7 +23,7 @@ import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
-from bayeseq.inference.design import Design
+from bayeseq.kernels.design import Design
 from bayeseq.linalg import cholesky, inverse
 
 FAMILIES = ("full", "block", "lowrank", "diagonal")

@@ -9,19 +9,21 @@ give, to first order, without fitting anything anew: with V = Ψ_i S Ψ_iᵀ at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from bayeseq.inference.design import Design
-from bayeseq.inference.variational import GaussianPosterior, SoftmaxProblem
+from bayeseq.kernels.design import Design
+from bayeseq.inference.variational import GaussianPosterior, SoftmaxModel, Solver
 
 
 def leave_one_out(
-    problem: SoftmaxProblem,
+    model: SoftmaxModel,
     posterior: GaussianPosterior,
     gradient: Tensor,
     local: Design,
@@ -29,15 +31,15 @@ def leave_one_out(
 ) -> Tensor:
     """(N, C) the mean scores of all tokens by their features alone, each without its own sequence.
 
-    `gradient` (n, C) is ω (Y − p) at the rows of the problem; `local` (N, D) is the design of all
+    `gradient` (n, C) is ω (Y − p) at the rows of the model; `local` (N, D) is the design of all
     tokens with no dependency in it; `rows` holds, for each sequence, the rows of its labelled tokens in
-    the problem and of all its tokens in `local`.
+    the model and of all its tokens in `local`.
     """
     found = local.times(posterior.mean)
     for seen, tokens in rows:
         if len(seen) == 0 or len(tokens) == 0:
             continue
-        own, here = problem.design.select(seen), local.select(tokens)
+        own, here = model.design.select(seen), local.select(tokens)
         both = Design(_stack(own, here))
         for c, S in enumerate(posterior.covariances):
             covariance = S.between(both, own)
@@ -53,3 +55,39 @@ def _stack(first: Design, second: Design) -> sp.csr_matrix | np.ndarray:
         return sp.vstack([first.matrix, second.matrix], format="csr")
     parts = [part.matrix.toarray() if part.sparse else part.matrix for part in (first, second)]
     return np.concatenate(parts)
+
+
+def refitted(
+    model: Any,
+    solver_of: Callable[[Any], Solver],
+    posterior: GaussianPosterior,
+    local: Design,
+    seen_in: np.ndarray,
+    token_in: np.ndarray,
+    folds: int = 4,
+) -> Tensor:
+    """The same by fitting to the other sequences, a fold at a time, with the prior variances held: for
+    covariances that are no inverse of a precision, from which nothing can be taken out.
+
+    `seen_in` (n,) and `token_in` (N,) hold the sequence of each row of the model and of `local`.
+    """
+    found = local.times(posterior.mean)
+    for fold in range(folds):
+        keep = np.flatnonzero(seen_in % folds != fold)
+        tokens = np.flatnonzero(token_in % folds == fold)
+        if len(keep) == 0 or len(tokens) == 0:
+            continue
+        part = replace(
+            model,
+            design=model.design.select(keep),
+            allowed=model.allowed[keep],
+            weights=model.weights[keep],
+            residual=None if model.residual is None else model.residual[keep],
+        )
+        solver = solver_of(part)
+        solver.learned = torch.zeros_like(solver.learned)
+        solver.progress = False
+        start = replace(posterior, curvature=posterior.curvature[keep])
+        refit, _ = solver.solve(posterior.log_variance, start)
+        found[tokens] = local.select(tokens).times(refit.mean)
+    return found

@@ -23,6 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,37 +31,35 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bayeseq.inference.covariance import CovarianceFamily, LabelCovariance
-from bayeseq.inference.design import Design
+from bayeseq.kernels.design import Design
 from bayeseq.inference.expectations import Expectation, Jensen, tilt
 
 LARGEST_VARIANCE, SMALLEST_VARIANCE = 1e4, 1e-8
 """Prior variances stay between these: a group of no use would otherwise go to zero for ever."""
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxProblem:
-    """What the posterior is conditioned on, and its prior."""
-
-    design: Design
-    """Ψ (N, D)"""
-    allowed: Tensor
-    """(N, C) the labels that each row may have; one for a known label"""
-    weights: Tensor
-    """(N,) how much each row counts"""
-    groups: Tensor
-    """(D,) the prior-variance group of each column"""
-    residual: Tensor | None = None
-    """(N,) prior variance that the features of group 0 leave out, in units of that group's"""
+class SoftmaxModel(Protocol):
+    """What the solver needs to know of a model."""
 
     @property
-    def n_labels(self) -> int:
-        """C."""
-        return self.allowed.shape[1]
+    def design(self) -> Design:
+        """Ψ (N, D)"""
 
     @property
-    def n_groups(self) -> int:
-        """G."""
-        return int(self.groups.max()) + 1 if len(self.groups) else 0
+    def allowed(self) -> Tensor:
+        """(N, C) the labels that each row may have; one for a known label"""
+
+    @property
+    def weights(self) -> Tensor:
+        """(N,) how much each row counts"""
+
+    @property
+    def groups(self) -> Tensor:
+        """(D,) the prior-variance group of each column"""
+
+    @property
+    def residual(self) -> Tensor | None:
+        """(N,) prior variance that the columns of group 0 leave out, in units of that group's"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +123,17 @@ class _State:
 
 @dataclass(eq=False)
 class Solver:
-    """Finds the posterior of a `SoftmaxProblem`.
+    """Finds the posterior of a `SoftmaxModel`.
 
     Parameters
     ----------
-    problem, family, rule : the model, the covariances' family, the rule for E[log Σ exp].
+    model, family, rule : the model, the covariances' family, the rule for E[log Σ exp].
     learned : (G,) which groups' prior variances are learned; the others stay.
     by_label : whether each label has prior variances of its own ([gpsl]'s θ_j).
     tol : stop when a sweep raises the bound by less than this share of it.
     """
 
-    problem: SoftmaxProblem
+    model: SoftmaxModel
     family: CovarianceFamily
     rule: Expectation
     learned: Tensor
@@ -147,7 +146,7 @@ class Solver:
     _entropy_rows: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._entropy_rows = self.problem.allowed.sum(-1) > 1
+        self._entropy_rows = self.model.allowed.sum(-1) > 1
 
     def solve(
         self, log_variance: Tensor, start: GaussianPosterior | None = None
@@ -185,16 +184,16 @@ class Solver:
     # ---- one sweep ------------------------------------------------------------------------------
 
     def _first(self, log_variance: Tensor, start: GaussianPosterior | None) -> _State:
-        problem = self.problem
-        N, D, C = *problem.design.shape, problem.n_labels
+        model = self.model
+        N, D, C = *model.design.shape, model.allowed.shape[1]
         if start is None:
             share = 1 / C if isinstance(self.rule, Jensen) else (1 - 1 / C) / C
-            curvature = (problem.weights * share).unsqueeze(-1).repeat(1, C)
+            curvature = (model.weights * share).unsqueeze(-1).repeat(1, C)
             mean = torch.zeros(D, C, dtype=torch.float64)
-            precision = torch.exp(-log_variance)[problem.groups]
+            precision = torch.exp(-log_variance)[model.groups]
         else:
             curvature, mean = start.curvature, start.mean
-            precision = torch.exp(-log_variance)[problem.groups]
+            precision = torch.exp(-log_variance)[model.groups]
         assert curvature.shape == (N, C)
         return self._state(curvature, precision, log_variance, mean)
 
@@ -206,7 +205,7 @@ class Solver:
         if learn:
             proposals = [self._mackay(old), self._maximised(old)]
         for log_variance in proposals:
-            precision = torch.exp(-log_variance)[self.problem.groups]
+            precision = torch.exp(-log_variance)[self.model.groups]
             found = self._state(curvature, precision, log_variance, old.mean)
             if found.bound >= state.bound:
                 return found
@@ -215,7 +214,7 @@ class Solver:
         while step > 0.05:
             found = self._state(
                 torch.lerp(old.curvature, curvature, step),
-                torch.lerp(old.precision, torch.exp(-log_variance)[self.problem.groups], step),
+                torch.lerp(old.precision, torch.exp(-log_variance)[self.model.groups], step),
                 log_variance,
                 old.mean,
             )
@@ -226,16 +225,16 @@ class Solver:
 
     def _curvature(self, state: _State) -> Tensor:
         found = self.rule(state.scores, state.variance).curvature
-        return found * self.problem.weights.unsqueeze(-1)
+        return found * self.model.weights.unsqueeze(-1)
 
     def _state(
         self, curvature: Tensor, precision: Tensor, log_variance: Tensor, mean: Tensor
     ) -> _State:
         """The state with these covariances and the best means for them."""
-        problem = self.problem
+        model = self.model
         covariances = self.family(curvature, precision)
         posterior = GaussianPosterior(mean, covariances, curvature, precision, log_variance)
-        scores, variance = posterior.scores(problem.design, problem.residual)
+        scores, variance = posterior.scores(model.design, model.residual)
         variance = variance.clamp_min(0.0)
         mean, scores, targets = self._means(mean, scores, variance, log_variance)
         posterior = replace(posterior, mean=mean)
@@ -248,21 +247,21 @@ class Solver:
         """E_q[log p(y | W)], or its bound."""
         value = (targets * scores).sum(-1) - self.rule(scores, variance).value
         value = value + torch.special.entr(targets).sum(-1)
-        return float(self.problem.weights @ value)
+        return float(self.model.weights @ value)
 
     def _divergence(self, posterior: GaussianPosterior) -> float:
         """KL(q ‖ p)."""
-        prior = posterior.log_variance[self.problem.groups]
+        prior = posterior.log_variance[self.model.groups]
         ratio = (posterior.variances + posterior.mean.square()) * torch.exp(-prior)
         log_det = sum(S.log_det for S in posterior.covariances)
         return 0.5 * (float((ratio - 1 + prior).sum()) - log_det)
 
     def _targets(self, scores: Tensor) -> Tensor:
         """(N, C) indicators of the known labels, the best distribution over the others."""
-        known = self.problem.allowed.to(scores.dtype)
+        known = self.model.allowed.to(scores.dtype)
         if not bool(self._entropy_rows.any()):
             return known
-        return torch.softmax(scores.masked_fill(~self.problem.allowed, -torch.inf), -1)
+        return torch.softmax(scores.masked_fill(~self.model.allowed, -torch.inf), -1)
 
     # ---- means ----------------------------------------------------------------------------------
 
@@ -270,9 +269,9 @@ class Solver:
         self, W: Tensor, scores: Tensor, variance: Tensor, log_variance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The weights that maximise the bound for fixed variances, their scores and targets."""
-        problem, design = self.problem, self.problem.design
-        precision = torch.exp(-log_variance)[problem.groups]
-        weights = problem.weights.unsqueeze(-1)
+        model, design = self.model, self.model.design
+        precision = torch.exp(-log_variance)[model.groups]
+        weights = model.weights.unsqueeze(-1)
 
         def value(W: Tensor, scores: Tensor, targets: Tensor) -> float:
             return self._fit(scores, variance, targets) - 0.5 * float((precision * W * W).sum())
@@ -283,7 +282,7 @@ class Solver:
             p = self.rule(scores, variance).probability
             gradient = design.transpose_times(weights * (targets - p)) - precision * W
             a = tilt(scores, variance)
-            step = _newton_step(design, gradient, a, problem.weights, precision)
+            step = _newton_step(design, gradient, a, model.weights, precision)
             gain = float((gradient * step).sum())
             move = design.times(step)
             length = 1.0
@@ -308,7 +307,7 @@ class Solver:
         parts = posterior.mean.square(), posterior.variances, torch.ones_like(posterior.mean)
         G = len(posterior.log_variance)
         zeros = torch.zeros(G, posterior.mean.shape[1], dtype=torch.float64)
-        sums = [zeros.index_add(0, self.problem.groups, part) for part in parts]
+        sums = [zeros.index_add(0, self.model.groups, part) for part in parts]
         if not self.by_label:
             sums = [part.sum(-1, keepdim=True).expand_as(part) for part in sums]
         return sums[0], sums[1], sums[2]

@@ -7,7 +7,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -44,6 +44,8 @@ class FitResult:
     message: str = ""
     interrupted: bool = False
     """Whether an interrupt (Ctrl-C) ended it; what was learned until then is kept."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    """What was learned besides the weights, by name; empty where there is nothing of the kind."""
 
     @property
     def iterations(self) -> int:

@@ -19,6 +19,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as tensors_to_bytes
 
 from bayeseq.data.errors import DataError
+from bayeseq.kernels import Kernel, kernel_from_text
 
 FORMAT = 1
 CONFIG, VOCAB, TENSORS = "config.json", "vocab.json", "model.safetensors"
@@ -179,7 +180,8 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
 
 
 def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments as JSON; a tuple becomes {"tuple": […]}."""
+    """Constructor arguments as JSON; a tuple becomes {"tuple": […]}, a kernel
+    {"kernel": its text}."""
     return {name: _to_json(name, value) for name, value in params.items()}
 
 
@@ -193,6 +195,8 @@ def _to_json(name: str, value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | str | int | float):
         return value
+    if isinstance(value, Kernel):
+        return {"kernel": str(value)}
     if isinstance(value, tuple):
         return {"tuple": [_to_json(name, item) for item in value]}
     if isinstance(value, list):
@@ -204,6 +208,8 @@ def _to_json(name: str, value: Any) -> Any:
 
 
 def _from_json(value: Any) -> Any:
+    if isinstance(value, dict) and "kernel" in value:
+        return kernel_from_text(_typed(value["kernel"], str))
     if isinstance(value, dict):
         return tuple(_from_json(item) for item in value["tuple"])
     if isinstance(value, list):
