@@ -25,13 +25,15 @@ from bayeseq.diagnostics import (
     reliability,
     risk_coverage,
 )
+from bayeseq.kernels import RBF, Kernel, Linear, Polynomial
 from bayeseq.labelers import ScoredEntity, ScoredLabelling, SequenceLabeler
+from bayeseq.labelers.gpsl import GPSL
 from bayeseq.labelers.persistence import read_model
 from bayeseq.plots import plot_reliability, plot_risk_coverage
 
 __version__ = "0.1.0"
 
-LABELERS: dict[str, type[SequenceLabeler]] = {cls.__name__: cls for cls in (CRF, HMM, MEMM)}
+LABELERS: dict[str, type[SequenceLabeler]] = {cls.__name__: cls for cls in (CRF, GPSL, HMM, MEMM)}
 """The labelers by name: what the command line offers and what `load` accepts."""
 
 
@@ -48,13 +50,18 @@ def load(path: str | os.PathLike[str]) -> SequenceLabeler:
 
 __all__ = [
     "CRF",
+    "GPSL",
     "HMM",
     "LABELERS",
     "MEMM",
+    "RBF",
     "Corpus",
     "DataError",
     "Dataset",
     "Entity",
+    "Kernel",
+    "Linear",
+    "Polynomial",
     "ScoredEntity",
     "ScoredLabelling",
     "SequenceLabeler",

@@ -164,7 +164,7 @@ class GPSL(ChainLabeler):
         allowed = batch.allowed.numpy()
         groups, names = column_groups(self.groups, data.features.names, batch.features.shape[1])
         rule = expectation(self.bound, allowed.shape[1], self.points, self.random_state)
-        feature_map = self._feature_map(batch, groups)
+        feature_map = self._feature_map(batch, groups, offsets, rule)
         features, residual = feature_map.features(batch.features)
         model = self._model(feature_map, features, residual, batch, offsets)
         model = replace(model, log_variance=self._start(model, offsets))
@@ -210,20 +210,47 @@ class GPSL(ChainLabeler):
             require_scheme(data, self.scheme)
         return offsets
 
-    def _feature_map(self, batch: SequenceBatch, groups: np.ndarray) -> FeatureMap:
+    def _feature_map(
+        self,
+        batch: SequenceBatch,
+        groups: np.ndarray,
+        offsets: tuple[int, ...],
+        rule: Expectation,
+    ) -> FeatureMap:
         kernel = kernel_from_text(self.kernel) if isinstance(self.kernel, str) else self.kernel
         kernel.check()
         if isinstance(kernel, Linear) and self.inducing is None:
             return LinearMap(groups)
+        weights = self._group_weights(batch, groups, offsets, rule)[groups]
         if self.inducing is None:
             need = 8 * 4 * batch.features.shape[0] ** 2
             self._refuse_beyond(need, "a kernel matrix of all tokens", "inducing=1000")
-            return exact_map(kernel, batch.features)
+            return exact_map(kernel, batch.features, weights)
         require_positive("inducing", self.inducing)
         points = choose_points(
-            kernel, batch.features, self.inducing, self.inducing_method, self.random_state
+            kernel, batch.features, self.inducing, self.inducing_method, self.random_state, weights
         )
-        return InducingMap(kernel, points)
+        return InducingMap(kernel, points, weights)
+
+    def _group_weights(
+        self,
+        batch: SequenceBatch,
+        groups: np.ndarray,
+        offsets: tuple[int, ...],
+        rule: Expectation,
+    ) -> np.ndarray:
+        """(G,) how much each feature group counts in the inner products of another kernel than the
+        linear one: the prior variances that the linear kernel's bound gives them, at a diagonal
+        covariance, which is the price of one quick fit; their mean over the columns is 1."""
+        if not self.learn or not groups.any():
+            return np.ones(groups.max(initial=0) + 1)
+        linear = LinearMap(groups)
+        model = self._model(linear, *linear.features(batch.features), batch, offsets)
+        solver = self._solver(model, offsets, rule)
+        solver.family = replace(solver.family, kind="diagonal")
+        posterior, _ = solver.solve(self._start(model, offsets))
+        variance = posterior.log_variance[: groups.max() + 1].exp().mean(-1).numpy()
+        return variance / variance[groups].mean()
 
     def _refuse_beyond(self, need: float, what: str, instead: str) -> None:
         if need > self.max_memory * 2**30:
@@ -294,7 +321,7 @@ class GPSL(ChainLabeler):
         """Variational EM in the kernel's shape: raise the bound by gradients through Φ with the
         posterior held, then fit the posterior anew; as long as that raises the bound."""
         while not trace.interrupted:
-            found = raise_bound(feature_map, model, posterior, batch.features, rule)
+            found = raise_bound(feature_map, model, posterior, batch.features[model.rows], rule)
             if found is None:
                 break
             features, residual = found.features(batch.features)
