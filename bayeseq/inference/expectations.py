@@ -115,15 +115,19 @@ class GaussHermite(Expectation):
 
 
 class QuasiMonteCarlo(Expectation):
-    """The expectation by averaging over fixed points: scrambled Sobol, mirrored, unit variance.
+    """The expectation by averaging over fixed points: scrambled Sobol, mirrored, orthogonal.
 
-    Mirrored points make all odd moments exact, rescaled ones the second, so that for small
-    variances the error is of fourth order.
+    Mirrored points make all odd moments exact, orthogonal columns the second, so that for small
+    variances the error is of fourth order. More labels than half the points cannot be orthogonal;
+    their columns have unit variance only.
     """
 
     def __init__(self, n_labels: int, points: int = 64, seed: int = 0) -> None:
         draws = qmc.Sobol(n_labels, scramble=True, rng=np.random.default_rng(seed))
         half = norm.ppf(draws.random(points // 2))
+        if n_labels <= len(half):
+            basis, upper = np.linalg.qr(half)
+            half = basis * np.sign(np.diag(upper))
         both = np.concatenate([half, -half])
         self.points = torch.from_numpy(both / np.sqrt(np.square(both).mean(0)))
 
