@@ -34,14 +34,18 @@ def one_thread() -> Iterator[int]:
         torch.set_num_threads(n_threads)
 
 
-def in_threads(work: Callable[[Item], Found], items: Iterable[Item]) -> list[Found]:
-    """[work(item) for item in items], as many at once as torch has threads, one thread each.
+def in_threads(
+    work: Callable[[Item], Found], items: Iterable[Item], at_once: int | None = None
+) -> list[Found]:
+    """[work(item) for item in items], as many at once as torch has threads, or as given, one thread
+    each.
 
     >>> in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
     items = list(items)
     with one_thread() as n_threads:
+        n_threads = n_threads if at_once is None else at_once
         if min(n_threads, len(items)) < 2:
             return list(map(work, items))
         with ThreadPoolExecutor(min(n_threads, len(items))) as pool:

@@ -23,6 +23,7 @@ import scipy.sparse.linalg as spla
 import torch
 from torch import Tensor
 
+from bayeseq.chain.threads import in_threads
 from bayeseq.kernels.design import Design
 from bayeseq.linalg import cholesky, inverse
 
@@ -241,7 +242,7 @@ class Block(LabelCovariance):
         return torch.cat([self.first.sample(noise[k:]), self.last.sample(noise[:k])])
 
 
-_SMALL = 1e-6
+_SMALL = 1e-9
 """Below this curvature, 1 − (B⁻¹)_nn has lost too many digits."""
 
 
@@ -254,6 +255,8 @@ class CovarianceFamily:
     n_dependent: int = 0
     """How many of the last columns are label dependencies"""
     rank: int = 20
+    n_threads: int = 1
+    """How many labels are worked on at once, a thread each"""
 
     def __post_init__(self) -> None:
         if self.kind not in FAMILIES:
@@ -285,8 +288,8 @@ class CovarianceFamily:
             local = self._local
             shared = bool((precision == precision[:, :1]).all())
             gram = local.rows_gram(1 / precision[: local.shape[1], 0]) if shared else None
-        columns = zip(curvature.T, precision.T, strict=True)
-        return [self._of_label(lam.contiguous(), p.contiguous(), gram) for lam, p in columns]
+        columns = zip(curvature.T.contiguous(), precision.T.contiguous(), strict=True)
+        return in_threads(lambda column: self._of_label(*column, gram), columns, self.n_threads)
 
     def _of_label(self, curvature: Tensor, precision: Tensor, gram: Tensor | None) -> LabelCovariance:
         if self.kind == "diagonal":

@@ -111,7 +111,7 @@ class Dependencies:
     def _steps(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """(…, C, C) scores of labels one and two apart, [from, to]."""
         at = {o: g[..., r, :, :] for r, o in enumerate(self.offsets)}
-        none = torch.zeros_like(g[..., 0, :, :]) if self.offsets else g.new_zeros(g.shape[-2:])
+        none = g.new_zeros(*g.shape[:-3], *g.shape[-2:])
         found = []
         for distance in (1, 2):
             sides = [at[-distance]] if -distance in at else []

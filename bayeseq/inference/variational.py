@@ -21,18 +21,19 @@ posterior, (Σw² + ΣS) / count.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
+from bayeseq.chain.threads import one_thread
 from bayeseq.inference.covariance import CovarianceFamily, LabelCovariance
 from bayeseq.kernels.design import Design
-from bayeseq.inference.expectations import Expectation, Jensen, tilt
+from bayeseq.inference.expectations import Expectation, Jensen, LogSumExp, tilt
 
 LARGEST_VARIANCE, SMALLEST_VARIANCE = 1e4, 1e-8
 """Prior variances stay between these: a group of no use would otherwise go to zero for ever."""
@@ -115,9 +116,8 @@ class _State:
     """A posterior, with what follows from it at the training rows."""
 
     posterior: GaussianPosterior
-    scores: Tensor
-    variance: Tensor
-    targets: Tensor
+    curvature: Tensor
+    """(N, C) what the covariances should be made of next"""
     bound: float
 
 
@@ -142,7 +142,6 @@ class Solver:
     tol: float = 1e-4
     progress: bool = False
     name: str = "variational Gaussian"
-    after_sweep: Callable[[int, float], None] | None = None
     _entropy_rows: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,6 +151,13 @@ class Solver:
         self, log_variance: Tensor, start: GaussianPosterior | None = None
     ) -> tuple[GaussianPosterior, Trace]:
         """The posterior, from prior variances (G, C) and maybe an earlier posterior."""
+        with one_thread() as n_threads, threadpool_limits(1, "blas"):
+            self.family = replace(self.family, n_threads=n_threads)
+            return self._solve(log_variance, start)
+
+    def _solve(
+        self, log_variance: Tensor, start: GaussianPosterior | None
+    ) -> tuple[GaussianPosterior, Trace]:
         began = time.perf_counter()
         state = self._first(log_variance, start)
         bounds, elapsed = [state.bound], [time.perf_counter() - began]
@@ -199,8 +205,7 @@ class Solver:
 
     def _sweep(self, state: _State, learn: bool) -> _State | None:
         """The next state, or None where nothing raises the bound any more."""
-        old = state.posterior
-        curvature = self._curvature(state)
+        old, curvature = state.posterior, state.curvature
         proposals = [old.log_variance]
         if learn:
             proposals = [self._mackay(old), self._maximised(old)]
@@ -223,31 +228,26 @@ class Solver:
             step /= 2
         return None
 
-    def _curvature(self, state: _State) -> Tensor:
-        found = self.rule(state.scores, state.variance).curvature
-        return found * self.model.weights.unsqueeze(-1)
-
     def _state(
         self, curvature: Tensor, precision: Tensor, log_variance: Tensor, mean: Tensor
     ) -> _State:
         """The state with these covariances and the best means for them."""
-        model = self.model
         covariances = self.family(curvature, precision)
         posterior = GaussianPosterior(mean, covariances, curvature, precision, log_variance)
-        scores, variance = posterior.scores(model.design, model.residual)
-        variance = variance.clamp_min(0.0)
-        mean, scores, targets = self._means(mean, scores, variance, log_variance)
+        scores, variance = posterior.scores(self.model.design, self.model.residual)
+        mean, fit, found = self._means(mean, scores, variance.clamp_min(0.0), log_variance)
         posterior = replace(posterior, mean=mean)
-        fit = self._fit(scores, variance, targets)
-        return _State(posterior, scores, variance, targets, fit - self._divergence(posterior))
+        after = found.curvature * self.model.weights.unsqueeze(-1)
+        return _State(posterior, after, fit - self._divergence(posterior))
 
     # ---- the bound ------------------------------------------------------------------------------
 
-    def _fit(self, scores: Tensor, variance: Tensor, targets: Tensor) -> float:
-        """E_q[log p(y | W)], or its bound."""
-        value = (targets * scores).sum(-1) - self.rule(scores, variance).value
-        value = value + torch.special.entr(targets).sum(-1)
-        return float(self.model.weights @ value)
+    def _fit(self, scores: Tensor, variance: Tensor) -> tuple[float, Tensor, LogSumExp]:
+        """E_q[log p(y | W)], or its bound, the targets Y and what the rule found."""
+        targets = self._targets(scores)
+        found = self.rule(scores, variance)
+        value = (targets * scores).sum(-1) - found.value + torch.special.entr(targets).sum(-1)
+        return float(self.model.weights @ value), targets, found
 
     def _divergence(self, posterior: GaussianPosterior) -> float:
         """KL(q ‖ p)."""
@@ -267,37 +267,39 @@ class Solver:
 
     def _means(
         self, W: Tensor, scores: Tensor, variance: Tensor, log_variance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The weights that maximise the bound for fixed variances, their scores and targets."""
+    ) -> tuple[Tensor, float, LogSumExp]:
+        """The weights that maximise the bound for fixed variances, the expected log-likelihood and
+        what the rule found there."""
         model, design = self.model, self.model.design
         precision = torch.exp(-log_variance)[model.groups]
         weights = model.weights.unsqueeze(-1)
 
-        def value(W: Tensor, scores: Tensor, targets: Tensor) -> float:
-            return self._fit(scores, variance, targets) - 0.5 * float((precision * W * W).sum())
+        def penalty(W: Tensor) -> float:
+            return 0.5 * float((precision * W * W).sum())
 
-        targets = self._targets(scores)
-        now = value(W, scores, targets)
+        fit, targets, found = self._fit(scores, variance)
+        now = fit - penalty(W)
         for _ in range(_NEWTON_STEPS):
-            p = self.rule(scores, variance).probability
-            gradient = design.transpose_times(weights * (targets - p)) - precision * W
+            residual = weights * (targets - found.probability)
+            gradient = design.transpose_times(residual) - precision * W
             a = tilt(scores, variance)
             step = _newton_step(design, gradient, a, model.weights, precision)
-            gain = float((gradient * step).sum())
+            expected = float((gradient * step).sum())
             move = design.times(step)
             length = 1.0
             while length > 1e-4:
-                after = self._targets(scores + length * move)
-                then = value(W + length * step, scores + length * move, after)
-                if then >= now:
+                trial = W + length * step, scores + length * move
+                after = self._fit(trial[1], variance)
+                if after[0] - penalty(trial[0]) >= now:
                     break
                 length /= 2
             else:
                 break
-            W, scores, targets, now = W + length * step, scores + length * move, after, then
-            if gain <= 0.1 * self.tol * abs(now) + 1e-9:
+            (W, scores), (fit, targets, found) = trial, after
+            now = fit - penalty(W)
+            if expected <= 0.1 * self.tol * abs(now) + 1e-9:
                 break
-        return W, scores, targets
+        return W, fit, found
 
     # ---- prior variances ------------------------------------------------------------------------
 

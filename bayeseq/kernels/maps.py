@@ -42,6 +42,11 @@ class FeatureMap(ABC):
         """M."""
         return len(self.column_groups)
 
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int:
+        """D, the columns of the rows that it takes."""
+
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """The map as plain arrays, for a file; `map_from_arrays` reads them back."""
@@ -75,6 +80,11 @@ class LinearMap(FeatureMap):
         _require_columns(rows, self.n_columns)
         return rows, np.zeros(rows.shape[0])
 
+    @property
+    def n_inputs(self) -> int:
+        """D."""
+        return len(self._groups)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The groups."""
         return {"column_groups": self._groups}
@@ -82,7 +92,10 @@ class LinearMap(FeatureMap):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """The inverse of `arrays`."""
-        return cls(arrays["column_groups"])
+        groups = arrays["column_groups"]
+        if groups.dtype != np.int64 or groups.ndim != 1:
+            raise ValueError("column_groups is not a row of int64")
+        return cls(groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +144,11 @@ class InducingMap(FeatureMap):
         """Zeros (M,): one prior variance for all."""
         return np.zeros(self.points.shape[0], dtype=np.int64)
 
+    @property
+    def n_inputs(self) -> int:
+        """D."""
+        return int(self.points.shape[1])
+
     @cached_property
     def _factor(self) -> Tensor:
         with torch.no_grad():
@@ -154,13 +172,16 @@ class InducingMap(FeatureMap):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """The inverse of `arrays`."""
-        text = arrays["kernel"].astype(np.uint8).tobytes().decode()
+        _require_plain(arrays)
+        text = arrays["kernel"].tobytes().decode()
         n_points, n_columns = (int(size) for size in arrays["points.shape"])
         points = sp.csr_matrix(
             (arrays["points.data"], arrays["points.indices"], arrays["points.indptr"]),
             shape=(n_points, n_columns),
         )
         points.check_format(full_check=True)
+        if not points.has_canonical_format or points.nnz != len(arrays["points.data"]):
+            raise ValueError("a place in the points stands twice")
         (jitter,) = arrays["jitter"].tolist()
         return cls(kernel_from_text(text), points, arrays.get("column_weights"), jitter)
 
@@ -186,3 +207,12 @@ def map_from_arrays(arrays: Mapping[str, np.ndarray]) -> FeatureMap:
 def _require_columns(rows: sp.csr_matrix, n_columns: int) -> None:
     if rows.shape[1] != n_columns:
         raise ValueError(f"rows have {rows.shape[1]} columns, the feature map has {n_columns}")
+
+
+def _require_plain(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays of an inducing map that have another type or number of axes than they should."""
+    kinds = {"kernel": np.uint8, "points.data": np.float64, "jitter": np.float64}
+    for name, array in arrays.items():
+        kind = kinds.get(name, np.float64 if name == "column_weights" else np.int64)
+        if array.ndim != 1 or array.dtype != kind:
+            raise ValueError(f"{name} is not a row of {np.dtype(kind).name}")

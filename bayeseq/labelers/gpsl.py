@@ -21,7 +21,7 @@ from bayeseq.data.errors import DataError
 from bayeseq.data.labels import Labels
 from bayeseq.inference.covariance import CovarianceFamily
 from bayeseq.inference.dependencies import Dependencies, RefinedScores, check_offsets, refine
-from bayeseq.inference.expectations import Expectation, expectation
+from bayeseq.inference.expectations import Expectation, Tilted, expectation
 from bayeseq.inference.heldout import leave_one_out, refitted
 from bayeseq.inference.hyper import raise_bound
 from bayeseq.inference.variational import GaussianPosterior, Solver, Trace
@@ -168,7 +168,7 @@ class GPSL(ChainLabeler):
         features, residual = feature_map.features(batch.features)
         model = self._model(feature_map, features, residual, batch, offsets)
         model = replace(model, log_variance=self._start(model, offsets))
-        posterior, trace = self._solver(model, offsets, rule).solve(model.log_variance)
+        posterior, trace = self._solved(model, offsets, rule)
         if self.learn and isinstance(feature_map, InducingMap):
             feature_map, model, posterior, trace = self._learn_shape(
                 feature_map, model, posterior, trace, batch, offsets, rule
@@ -184,9 +184,11 @@ class GPSL(ChainLabeler):
             scales = choose_scales(
                 held_out, dependency_weights(posterior, offsets), batch, offsets
             )
+        learned = self._hyperparameters(feature_map, posterior, scales, groups, names, offsets)
+        result = self._result(trace, learned)
         self.feature_map_, self.posterior_, self.scales_ = feature_map, posterior, scales
         self._model_ = model
-        return self._result(trace, names, offsets)
+        return result
 
     def _checked(self, data: TrainingData) -> tuple[int, ...]:
         offsets = check_offsets(self.dependencies)
@@ -307,6 +309,25 @@ class GPSL(ChainLabeler):
             progress=self.progress,
             name=type(self).__name__,
         )
+
+    def _solved(
+        self, model: GPSLModel, offsets: tuple[int, ...], rule: Expectation
+    ) -> tuple[GaussianPosterior, Trace]:
+        """The posterior. A full covariance starts where a diagonal one, at a fraction of the price,
+        has already found the order of magnitude of the prior variances."""
+        solver = self._solver(model, offsets, rule)
+        if self.covariance == "diagonal" or not self.learn:
+            return solver.solve(model.log_variance)
+        quick = replace(
+            solver,
+            family=replace(solver.family, kind="diagonal"),
+            rule=Tilted(steps=12),
+            tol=max(1e-3, self.tol),
+        )
+        start, trace = quick.solve(model.log_variance)
+        if trace.interrupted:
+            raise KeyboardInterrupt
+        return solver.solve(start.log_variance, start)
 
     def _learn_shape(
         self,
@@ -437,7 +458,7 @@ class GPSL(ChainLabeler):
             sequence,
         )
 
-    def _result(self, trace: Trace, names: Sequence[str], offsets: tuple[int, ...]) -> FitResult:
+    def _result(self, trace: Trace, learned: dict[str, Any]) -> FitResult:
         message = ""
         if trace.interrupted:
             message = f"interrupted after {len(trace.bound)} sweeps; what was learned is kept"
@@ -452,20 +473,32 @@ class GPSL(ChainLabeler):
             trace.elapsed[-1],
             message,
             trace.interrupted,
-            self._hyperparameters(names, offsets),
+            learned,
         )
 
-    def _hyperparameters(self, names: Sequence[str], offsets: tuple[int, ...]) -> dict[str, Any]:
-        variance = self.posterior_.log_variance.exp()
+    def _hyperparameters(
+        self,
+        feature_map: FeatureMap,
+        posterior: GaussianPosterior,
+        scales: Scales,
+        groups: np.ndarray,
+        names: Sequence[str],
+        offsets: tuple[int, ...],
+    ) -> dict[str, Any]:
+        variance = posterior.log_variance.exp()
         values: list[Any] = variance.tolist() if self.by_label else variance[:, 0].tolist()
         n_features = len(values) - len(offsets)
+        linear = isinstance(feature_map, LinearMap)
         found: dict[str, Any] = {
-            "variance": dict(zip(names, values[:n_features], strict=False)),
+            "variance": dict(zip(names if linear else ["kernel"], values[:n_features], strict=False)),
             "dependency_variance": {str(o): v for o, v in zip(offsets, values[n_features:], strict=True)},
-            "scales": asdict(self.scales_),
+            "scales": asdict(scales),
         }
-        if isinstance(self.feature_map_, InducingMap):
-            found["kernel"] = str(self.feature_map_.kernel)
+        if isinstance(feature_map, InducingMap):
+            found["kernel"] = str(feature_map.kernel)
+            if feature_map.column_weights is not None:
+                weight = dict(zip(groups.tolist(), feature_map.column_weights.tolist(), strict=True))
+                found["group_weight"] = {name: weight.get(g, 1.0) for g, name in enumerate(names)}
         return found
 
     # ---- predicting -----------------------------------------------------------------------------
@@ -594,45 +627,43 @@ class GPSL(ChainLabeler):
             "design.data": matrix.data,
             "design.indices": matrix.indices.astype(np.int64),
             "design.indptr": matrix.indptr.astype(np.int64),
-            "design.sparse": np.array([model.design.sparse]),
-            "design.groups": model.groups.numpy(),
         }
         return found
 
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
-        self.feature_map_ = map_from_arrays(
-            {name[4:]: array for name, array in tensors.items() if name.startswith("map.")}
-        )
-        numbers = {
-            name: torch.from_numpy(np.array(tensors[name], dtype=np.float64))
-            for name in ("mean", "curvature", "precision", "log_variance", "scales")
-        }
+        maps = {name[4:]: array for name, array in tensors.items() if name.startswith("map.")}
+        feature_map = map_from_arrays(maps)
+        linear = isinstance(feature_map, LinearMap)
+        if feature_map.n_inputs != self.feature_space_.n_features:
+            raise ValueError("the feature map is not that of the features")
         C, offsets = len(self.classes_), check_offsets(self.dependencies)
-        D = self.feature_map_.n_columns + len(offsets) * C
-        n = len(numbers["curvature"])
-        shapes = {"mean": (D, C), "curvature": (n, C), "precision": (D, C), "scales": (2,)}
-        for name, shape in shapes.items():
-            if tuple(numbers[name].shape) != shape or not bool(numbers[name].isfinite().all()):
-                raise ValueError(f"{name} is not {shape} finite numbers")
+        D = feature_map.n_columns + len(offsets) * C
+        n = len(np.atleast_1d(tensors["curvature"]))
+        groups = _all_groups(feature_map.column_groups, offsets, C)
+        n_groups = int(feature_map.column_groups.max(initial=-1)) + 1 + len(offsets)
+        shapes = {
+            "mean": (D, C),
+            "curvature": (n, C),
+            "precision": (D, C),
+            "log_variance": (n_groups, C),
+            "scales": (2,),
+        }
+        numbers = {name: _finite(tensors[name], name, shape) for name, shape in shapes.items()}
         if bool((numbers["curvature"] < 0).any()) or bool((numbers["precision"] <= 0).any()):
             raise ValueError("a curvature or precision is negative")
-        parts = tuple(tensors[f"design.{name}"] for name in ("data", "indices", "indptr"))
-        matrix = sp.csr_matrix(parts, shape=(n, D))
-        matrix.check_format(full_check=True)
-        sparse = bool(tensors["design.sparse"][0])
-        groups = torch.from_numpy(np.array(tensors["design.groups"], dtype=np.int64))
-        if groups.shape != (D,) or int(groups.min()) < 0 or int(groups.max()) >= len(
-            numbers["log_variance"]
-        ):
-            raise ValueError("the columns' groups are not those of the prior variances")
-        design = Design(matrix if sparse else matrix.toarray())
+        if bool((numbers["scales"] <= 0).any()):
+            raise ValueError("a scale is not above 0")
+        matrix = _csr(*(tensors[f"design.{part}"] for part in ("data", "indices", "indptr")), (n, D))
+        design = Design(matrix if linear else matrix.toarray())
         family = CovarianceFamily(self.covariance, design, len(offsets) * C, self.rank)
         self._refuse_beyond(
             family.bytes(C), "the posterior of this model", "a machine with more of it"
         )
         curvature, precision = numbers["curvature"], numbers["precision"]
+        covariances = family(curvature, precision)
+        self.feature_map_ = feature_map
         self.posterior_ = GaussianPosterior(
-            numbers["mean"], family(curvature, precision), curvature, precision, numbers["log_variance"]
+            numbers["mean"], covariances, curvature, precision, numbers["log_variance"]
         )
         self.scales_ = Scales(*numbers["scales"].tolist())
         self._model_ = GPSLModel(
@@ -640,7 +671,7 @@ class GPSL(ChainLabeler):
             np.arange(n),
             torch.ones(n, C, dtype=torch.bool),
             torch.ones(n, dtype=torch.float64),
-            groups,
+            torch.from_numpy(groups),
             len(offsets) * C,
             numbers["log_variance"],
         )
@@ -678,11 +709,38 @@ def column_groups(
     return np.array([number[name] for name in found], dtype=np.int64), list(number)
 
 
+def _all_groups(groups: np.ndarray, offsets: Sequence[int], n_labels: int) -> np.ndarray:
+    """(D,) the groups of a feature map's columns, and after them one for each dependency."""
+    after = int(groups.max(initial=-1)) + 1 + np.repeat(np.arange(len(offsets)), n_labels)
+    return np.concatenate([groups, after]).astype(np.int64)
+
+
+def _finite(array: np.ndarray, name: str, shape: tuple[int, ...]) -> Tensor:
+    """A saved array, if it holds finite numbers in this shape."""
+    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+        raise ValueError(f"{name} is not {shape} finite numbers")
+    return torch.from_numpy(np.array(array))
+
+
+def _csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> sp.csr_matrix:
+    """A saved sparse matrix, if its parts fit together."""
+    _finite(data, "design.data", (len(np.atleast_1d(indices)),))
+    if indices.dtype != np.int64 or indptr.dtype != np.int64:
+        raise ValueError("the places in the design are not whole numbers")
+    matrix = sp.csr_matrix((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    if not matrix.has_canonical_format or matrix.nnz != len(data):
+        raise ValueError("a place in the design stands twice")
+    return matrix
+
+
 def _dependency_rows(weights: Tensor, offsets: tuple[int, ...]) -> Tensor:
     """(…, R, C, C) the rows of (…, D, C) that belong to the dependencies."""
     C = weights.shape[-1]
     rows = weights[..., weights.shape[-2] - len(offsets) * C :, :]
-    return rows.unflatten(-2, (len(offsets), C)) if offsets else rows.unsqueeze(-3)
+    return rows.reshape(*rows.shape[:-2], len(offsets), C, C)
 
 
 def dependency_weights(posterior: GaussianPosterior, offsets: tuple[int, ...]) -> Tensor:

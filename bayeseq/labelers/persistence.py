@@ -165,6 +165,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         for name in ("objective", "elapsed"):
             for value in _typed(result[name], list):
                 _typed(value, float)
+        _typed(result.get("hyperparameters", {}), dict)
         return SavedModel(
             kind=_typed(config["class"], str),
             params=_typed(config["params"], dict),
