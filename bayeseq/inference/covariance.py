@@ -171,17 +171,8 @@ class LowRank(LabelCovariance):
     """S = (E⁻¹ + U Uᵀ)⁻¹ with a diagonal E and U (D, r)."""
 
     def __init__(self, design: Design, curvature: Tensor, precision: Tensor, rank: int) -> None:
-        D = design.shape[1]
         scale = precision.rsqrt()
-
-        def data_part(x: np.ndarray) -> np.ndarray:
-            seen = design.times(scale * torch.from_numpy(x.ravel()))
-            return (scale * design.transpose_times(curvature * seen)).numpy()
-
-        operator = spla.LinearOperator((D, D), matvec=data_part, dtype=np.float64)
-        start = np.ones(D) / np.sqrt(D)  # the same search every time
-        values, vectors = spla.eigsh(operator, k=min(rank, D - 1), v0=start)
-        U = torch.from_numpy(vectors * np.sqrt(np.maximum(values, 0.0)))
+        U = _leading(design, curvature, scale, rank)
         whole = scale.square() * design.squared_transpose_times(curvature)
         rest = (whole - U.square().sum(-1)).clamp_min(0.0)
         E = 1 / (1 + rest)
@@ -216,6 +207,27 @@ class LowRank(LabelCovariance):
         Q = V @ basis / values.sqrt()
         white = noise[: len(self.diagonal)]
         return root * (white + Q @ (((1 - values).sqrt() - 1).unsqueeze(-1) * (Q.T @ white)))
+
+
+def _leading(design: Design, curvature: Tensor, scale: Tensor, rank: int) -> Tensor:
+    """(D, r) the leading eigenvectors of diag(s) Ψᵀ diag(λ) Ψ diag(s), times the roots of their
+    eigenvalues; all of them where there are no more than `rank`."""
+    D = design.shape[1]
+    if D <= rank:
+        gram = design.columns_gram(curvature) * scale * scale.unsqueeze(-1)
+        values, vectors = np.linalg.eigh(gram.numpy())
+        return torch.from_numpy(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+    def data_part(x: np.ndarray) -> np.ndarray:
+        seen = design.times(scale * torch.from_numpy(x.ravel()))
+        return (scale * design.transpose_times(curvature * seen)).numpy()
+
+    start = data_part(np.random.default_rng(0).normal(size=D))  # the same search every time
+    if not start.any():  # no data to speak of; the search would refuse to start
+        return torch.zeros(D, 0, dtype=scale.dtype)
+    operator = spla.LinearOperator((D, D), matvec=data_part, dtype=np.float64)
+    values, vectors = spla.eigsh(operator, k=rank, v0=start)
+    return torch.from_numpy(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 class Block(LabelCovariance):

@@ -64,7 +64,7 @@ class Design:
             )
         rows, places, products, _ = self._pairs
         D = self.shape[1]
-        filled = np.bincount(places, products * curvature.numpy()[rows], minlength=D * D)
+        filled = _sums(places, products * curvature.numpy()[rows], D * D)
         return torch.from_numpy(filled.reshape(D, D))
 
     def rows_gram(self, variances: Tensor, other: Design | None = None) -> Tensor:
@@ -113,7 +113,7 @@ class Design:
             return (torch.from_numpy(self.matrix) * dense).sum(-1)
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
         terms = self.matrix.data * dense.numpy()[rows, self.matrix.indices]
-        return torch.from_numpy(np.bincount(rows, terms, minlength=self.shape[0]))
+        return torch.from_numpy(_sums(rows, terms, self.shape[0]))
 
     @cached_property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
@@ -131,6 +131,11 @@ class Design:
         columns, values = self.matrix.indices.astype(np.int64), self.matrix.data
         places = columns[left] * self.shape[1] + columns[right]
         return rows, places, values[left] * values[right], starts
+
+
+def _sums(places: np.ndarray, terms: np.ndarray, n: int) -> np.ndarray:
+    """(n,) the sum of the terms at each place; float64 even where there is no term."""
+    return np.bincount(places, terms, minlength=n).astype(np.float64, copy=False)
 
 
 _MOST_PAIRS = 2**24
