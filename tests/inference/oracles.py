@@ -179,7 +179,7 @@ def joint(f, g, offsets, sets):
 
     f (T, C); g[r][a, c] is the score of label c where the token offsets[r] places on has label a.
     Offsets on one side: the product of the local conditionals. On both, or none: proportional to
-    the exponential of the scores, those of a pair of tokens averaged over the sides that speak of it.
+    the exponential of the scores, those of a pair averaged over the sides that speak of it.
     """
     T, C = f.shape
     directed = len({offset > 0 for offset in offsets}) == 1
