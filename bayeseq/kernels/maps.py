@@ -210,7 +210,7 @@ def _require_columns(rows: sp.csr_matrix, n_columns: int) -> None:
 
 
 def _require_plain(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays of an inducing map that have another type or number of axes than they should."""
+    """Refuse arrays of an inducing map that have another type or number of axes than theirs."""
     kinds = {"kernel": np.uint8, "points.data": np.float64, "jitter": np.float64}
     for name, array in arrays.items():
         kind = kinds.get(name, np.float64 if name == "column_weights" else np.int64)

@@ -28,7 +28,7 @@ from bayeseq.inference.variational import GaussianPosterior, Solver, Trace
 from bayeseq.kernels import Kernel, Linear, kernel_from_text
 from bayeseq.kernels.design import Design
 from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap, exact_map, map_from_arrays
-from bayeseq.kernels.points import choose_points
+from bayeseq.kernels.points import Method, choose_points
 from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import ChainLabeler, check_choice, require_positive, require_scheme
 from bayeseq.models.gpsl import GPSLModel, known_labels, with_dependencies
@@ -41,9 +41,9 @@ MISSING = ("drop", "expect")
 class Scales:
     """What the scores are multiplied with before labellings are summed over.
 
-    Pseudo-likelihood learns every label next to its true neighbours; a prediction has none. So the two
-    kinds of scores, right for the one, are weighed anew for the other: by the log loss of the training
-    labels, each sequence predicted from all the others.
+    Pseudo-likelihood learns every label next to its true neighbours; a prediction has none. So the
+    two kinds of scores, right for the one, are weighed anew for the other: by the log loss of the
+    training labels, each sequence predicted from all the others.
     """
 
     local: float = 1.0
@@ -54,37 +54,39 @@ class GPSL(ChainLabeler):
     """Gaussian-process sequence labelling by pseudo-likelihood ([gpsl]).
 
     Each label depends on the token's features through a Gaussian process, and on the labels at the
-    offsets in `dependencies`. All weights have a Gaussian posterior, found by maximising a lower bound
-    on the evidence, and the same bound chooses the prior variances: no cross-validation.
+    offsets in `dependencies`. All weights have a Gaussian posterior, found by maximising a lower
+    bound on the evidence, and the same bound chooses the prior variances: no cross-validation.
 
     Parameters
     ----------
-    dependencies : offsets of the labels that a label depends on: (-1,) the one before ([gpsl]'s GPSL1),
-        (-1, 1) both neighbours (GPSL2), (-2, -1, 1, 2) two on each side (GPSL4), () none.
-    kernel : a kernel, or its text: "linear", "polynomial(degree=2)", "rbf(scale=0.1)", sums, products.
-    groups : which features share a prior variance, all learned. "auto": those whose names begin alike,
-        up to the first ":" or "=" (a template line, a kind of spelling feature); any other text: a
-        regular expression, those with the same match; a list: a group for each column of X; None: all
-        features together.
+    dependencies : offsets of the labels that a label depends on: (-1,) the one before ([gpsl]'s
+        GPSL1), (-1, 1) both neighbours (GPSL2), (-2, -1, 1, 2) two on each side (GPSL4), () none.
+    kernel : a kernel, or its text: "linear", "polynomial(degree=2)", "rbf(scale=0.1)", sums,
+        products.
+    groups : which features share a prior variance, all learned. "auto": those whose names begin
+        alike, up to the first ":" or "=" (a template line, a kind of spelling feature); any other
+        text: a regular expression, those with the same match; a list: a group for each column of X;
+        None: all features together.
     covariance : "full", "block" (features and dependencies independent, as in [gpsl]), "lowrank"
         (of rank `rank`) or "diagonal".
-    bound : how E[log Σ exp] is taken: "exact" (by quadrature, `points` points), "tilted" or "jensen"
-        (as in [gpsl]).
+    bound : how E[log Σ exp] is taken: "exact" (by quadrature, `points` points), "tilted" or
+        "jensen" (as in [gpsl]).
     inducing : for other kernels than the linear one, use this many inducing points, chosen by
         `inducing_method` ("pivoted" Cholesky or "kmeans"); None uses all distinct training tokens.
     variance, dependency_variance : prior variances, of features and of dependencies, to start from.
     learn : learn the prior variances, and the shape of the kernel; otherwise they stay.
     learn_dependency : learn those of the dependencies too ([gpsl] holds them at 1).
     by_label : prior variances for each label ([gpsl]'s θ_j), not shared.
-    missing : what a missing label means for its neighbours: "drop" the dependency, or "expect": carry
-        a distribution over it, and update it between fits.
-    prediction : "chain": sums over labellings, exactly, for offsets up to 2; "rns": [gpsl]'s iteration;
-        "average": the same with E[softmax] inside; "gibbs": sampling, for any offsets.
+    missing : what a missing label means for its neighbours: "drop" the dependency, or "expect":
+        carry a distribution over it, and update it between fits.
+    prediction : "chain": sums over labellings, exactly, for offsets up to 2; "rns": [gpsl]'s
+        iteration; "average": the same with E[softmax] inside; "gibbs": sampling, for any offsets.
     calibrate : weigh features and dependencies anew for prediction, by the log loss of training
         sequences that are each predicted from the others (see `Scales`). For "chain" only.
     min_count : features that occur fewer times in training are left out.
     scheme, decode : see `ChainLabeler`.
-    max_iter, tol : stop after so many sweeps, or when one raises the bound by less than `tol` of it.
+    max_iter, tol : stop after so many sweeps, or when one raises the bound by less than `tol` of
+        it.
     max_memory : refuse covariances that need more gigabytes than this.
     random_state : decides the inducing points and the draws of "gibbs".
     progress : show a bar once training has run for two seconds.
@@ -181,9 +183,7 @@ class GPSL(ChainLabeler):
         scales = Scales()
         if self.calibrate and self.prediction == "chain" and not trace.interrupted:
             held_out = self._held_out(model, posterior, features, batch, offsets, rule)
-            scales = choose_scales(
-                held_out, dependency_weights(posterior, offsets), batch, offsets
-            )
+            scales = choose_scales(held_out, dependency_weights(posterior, offsets), batch, offsets)
         learned = self._hyperparameters(feature_map, posterior, scales, groups, names, offsets)
         result = self._result(trace, learned)
         self.feature_map_, self.posterior_, self.scales_ = feature_map, posterior, scales
@@ -203,12 +203,14 @@ class GPSL(ChainLabeler):
         far = max(map(abs, offsets), default=0)
         if self.prediction == "chain" and far > 2:
             raise ValueError(
-                f"dependencies {offsets} reach farther than two labels, and prediction='chain' sums "
-                "over two at most; use prediction='gibbs', 'rns' or 'average'"
+                f"dependencies {offsets} reach farther than two labels, and prediction='chain' "
+                "sums over two at most; use prediction='gibbs', 'rns' or 'average'"
             )
         if self.scheme is not None:
             if self.prediction != "chain" or far > 1:
-                raise ValueError("scheme needs prediction='chain' and dependencies up to 1 label away")
+                raise ValueError(
+                    "scheme needs prediction='chain' and dependencies up to 1 label away"
+                )
             require_scheme(data, self.scheme)
         return offsets
 
@@ -229,8 +231,9 @@ class GPSL(ChainLabeler):
             self._refuse_beyond(need, "a kernel matrix of all tokens", "inducing=1000")
             return exact_map(kernel, batch.features, weights)
         require_positive("inducing", self.inducing)
+        method: Method = "kmeans" if self.inducing_method == "kmeans" else "pivoted"
         points = choose_points(
-            kernel, batch.features, self.inducing, self.inducing_method, self.random_state, weights
+            kernel, batch.features, self.inducing, method, self.random_state, weights
         )
         return InducingMap(kernel, points, weights)
 
@@ -350,7 +353,9 @@ class GPSL(ChainLabeler):
                 self._model(found, features, residual, batch, offsets),
                 log_variance=posterior.log_variance,
             )
-            again, after = self._solver(then, offsets, rule).solve(posterior.log_variance, posterior)
+            again, after = self._solver(then, offsets, rule).solve(
+                posterior.log_variance, posterior
+            )
             gain = after.bound[-1] - trace.bound[-1]
             if gain < 0:
                 break
@@ -370,9 +375,9 @@ class GPSL(ChainLabeler):
         offsets: tuple[int, ...],
         rule: Expectation,
     ) -> tuple[GPSLModel, GaussianPosterior, Trace]:
-        """Missing labels as distributions: predicted from what is known, then taken for the labels of
-        neighbours in the next fit, until they settle. Bounds of different rounds do not compare, since
-        their data differ; the trace is that of the last."""
+        """Missing labels as distributions: predicted from what is known, then taken for the labels
+        of neighbours in the next fit, until they settle. Bounds of different rounds do not compare,
+        since their data differ; the trace is that of the last."""
         assert batch.allowed is not None
         allowed = batch.allowed
         deps = Dependencies(offsets, batch.layout)
@@ -439,7 +444,7 @@ class GPSL(ChainLabeler):
         offsets: tuple[int, ...],
         rule: Expectation,
     ) -> Tensor:
-        """(N, C) mean scores of the training tokens by their features, each sequence by the others."""
+        """(N, C) mean scores of training tokens by their features, each sequence by the others."""
         local = Design(_without_dependencies(features, model.n_dependent))
         sequence = batch.layout.sequence.numpy()
         if self.covariance in ("full", "block"):
@@ -490,14 +495,20 @@ class GPSL(ChainLabeler):
         n_features = len(values) - len(offsets)
         linear = isinstance(feature_map, LinearMap)
         found: dict[str, Any] = {
-            "variance": dict(zip(names if linear else ["kernel"], values[:n_features], strict=False)),
-            "dependency_variance": {str(o): v for o, v in zip(offsets, values[n_features:], strict=True)},
+            "variance": dict(
+                zip(names if linear else ["kernel"], values[:n_features], strict=False)
+            ),
+            "dependency_variance": {
+                str(o): v for o, v in zip(offsets, values[n_features:], strict=True)
+            },
             "scales": asdict(scales),
         }
         if isinstance(feature_map, InducingMap):
             found["kernel"] = str(feature_map.kernel)
             if feature_map.column_weights is not None:
-                weight = dict(zip(groups.tolist(), feature_map.column_weights.tolist(), strict=True))
+                weight = dict(
+                    zip(groups.tolist(), feature_map.column_weights.tolist(), strict=True)
+                )
                 found["group_weight"] = {name: weight.get(g, 1.0) for g, name in enumerate(names)}
         return found
 
@@ -514,8 +525,8 @@ class GPSL(ChainLabeler):
         deps = Dependencies(check_offsets(self.dependencies), batch.layout)
         if deps.order > 1:
             raise ValueError(
-                f"this needs a chain of single labels, and dependencies {deps.offsets} reach farther; "
-                "predict, predict_proba, tag and posterior_predict work with them"
+                f"this needs a chain of single labels, and dependencies {deps.offsets} reach "
+                "farther; predict, predict_proba, tag and posterior_predict work with them"
             )
         return deps.chain(*self._mean_scores(batch, deps))
 
@@ -636,6 +647,8 @@ class GPSL(ChainLabeler):
         linear = isinstance(feature_map, LinearMap)
         if feature_map.n_inputs != self.feature_space_.n_features:
             raise ValueError("the feature map is not that of the features")
+        if isinstance(feature_map, InducingMap) and feature_map.column_weights is None:
+            raise ValueError("the columns' weights are missing")
         C, offsets = len(self.classes_), check_offsets(self.dependencies)
         D = feature_map.n_columns + len(offsets) * C
         n = len(np.atleast_1d(tensors["curvature"]))
@@ -653,7 +666,7 @@ class GPSL(ChainLabeler):
             raise ValueError("a curvature or precision is negative")
         if bool((numbers["scales"] <= 0).any()):
             raise ValueError("a scale is not above 0")
-        matrix = _csr(*(tensors[f"design.{part}"] for part in ("data", "indices", "indptr")), (n, D))
+        matrix = _csr(tensors, (n, D))
         design = Design(matrix if linear else matrix.toarray())
         family = CovarianceFamily(self.covariance, design, len(offsets) * C, self.rank)
         self._refuse_beyond(
@@ -722,10 +735,9 @@ def _finite(array: np.ndarray, name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.array(array))
 
 
-def _csr(
-    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
-) -> sp.csr_matrix:
-    """A saved sparse matrix, if its parts fit together."""
+def _csr(tensors: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sp.csr_matrix:
+    """The saved design, if its parts fit together."""
+    data, indices, indptr = (tensors[f"design.{part}"] for part in ("data", "indices", "indptr"))
     _finite(data, "design.data", (len(np.atleast_1d(indices)),))
     if indices.dtype != np.int64 or indptr.dtype != np.int64:
         raise ValueError("the places in the design are not whole numbers")

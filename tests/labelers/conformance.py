@@ -14,6 +14,9 @@ SETTINGS = {
     "CRF": {"tol": 1e-14, "progress": False},
     "MEMM": {"tol": 1e-14, "progress": False},
     "HMM": {"tol": 1e-12},
+    # Prior variances that are learned from a few tokens may run off to a bound, and a sequence that
+    # stands twice is not left out twice.
+    "GPSL": {"tol": 1e-13, "learn": False, "calibrate": False, "progress": False},
 }
 
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 import bayeseq
-from bayeseq import LABELERS, DataError, SequenceLabeler
+from bayeseq import LABELERS, DataError, SequenceLabeler, chain, linalg
 from tests.labelers.conformance import NEW, X, Y, assert_same, easy_task, make, parameters
 
 # Two fits by different routes meet at the optimum, not in the last bit.
@@ -651,21 +651,28 @@ def test_a_fit_that_is_refused_leaves_the_earlier_one(name, model):
 
 
 def test_a_fit_that_breaks_off_leaves_the_earlier_one(name, model, monkeypatch):
-    """The third forward–backward pass of the new fit fails, as it might for want of memory."""
+    """The third forward–backward pass of the new fit, or the third inverse where it needs none,
+    fails, as it might for want of memory."""
     new = make(name).fit(X, Y)
     passes = []
 
-    def broken(chain, *args, **kwargs):
-        passes.append(chain)
-        if len(passes) >= 3:
-            raise MemoryError("no more")
-        return right(chain, *args, **kwargs)
+    def breaking(right):
+        def broken(*args, **kwargs):
+            passes.append(right)
+            if passes.count(right) >= 3:
+                raise MemoryError("no more")
+            return right(*args, **kwargs)
 
-    from bayeseq.chain import forward_backward as right
+        return broken
 
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("bayeseq.") and getattr(module, "forward_backward", 0) is right:
-            monkeypatch.setattr(module, "forward_backward", broken)
+    for work, right in (
+        ("forward_backward", chain.forward_backward),
+        ("inverse", linalg.inverse),
+    ):
+        broken = breaking(right)
+        for module_name, module in list(sys.modules.items()):
+            if module_name.startswith("bayeseq.") and getattr(module, work, 0) is right:
+                monkeypatch.setattr(module, work, broken)
     data, labels = easy_task(6, 8)
     partial = [[None, *row[1:]] for row in labels]
     with pytest.raises(MemoryError):
