@@ -89,7 +89,7 @@ def tilt(mean: Tensor, variance: Tensor, steps: int = 8, tol: float = 0.0) -> Te
     for _ in range(steps):
         change = torch.softmax(mean + (0.5 - a) * variance, -1) - a
         a = a + step * change
-        if float(change.abs().max()) <= tol:
+        if not bool((change.abs() > tol).any()):
             break
     return a
 
