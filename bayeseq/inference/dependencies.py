@@ -16,6 +16,7 @@ set there is Gibbs sampling of the conditionals as they are, and the paper's own
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -235,8 +236,9 @@ def _log_sums(f: Tensor, A: Tensor) -> Tensor:
     f_max = f.amax(-1, keepdim=True)
     A_max = A.amax(-1, keepdim=True)
     sums = (f - f_max).exp() @ (A - A_max).exp().transpose(-1, -2)
-    tiny = torch.finfo(f.dtype).tiny
-    return sums.clamp_min(tiny).log() + f_max + A_max.transpose(-1, -2)
+    if bool((sums < 1e-280).any()):  # f and A at odds by hundreds: terms have been lost
+        return torch.logsumexp(f.unsqueeze(-2) + A.unsqueeze(-3), -1)
+    return sums.log() + f_max + A_max.transpose(-1, -2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +250,7 @@ class RefinedScores:
     iterations: int
     converged: bool
     damped: bool
-    """whether it began to cycle, so that half steps were taken"""
+    """whether it began to cycle, so that shorter steps were taken"""
 
 
 def refine(
@@ -267,7 +269,8 @@ def refine(
 
     Without `softmax`, as the paper: softmax(mean + variance / 2). With it, `softmax(mean, variance)`
     stands for E_q[softmax] inside the iteration, and the variances of the dependencies are weighed by
-    the squares of the beliefs. Where the scores swing between two states, half steps are taken.
+    the squares of the beliefs. Where the scores swing between two states, steps are halved, and again
+    if they go on.
     """
 
     def answer(mean: Tensor, variance: Tensor) -> Tensor:
@@ -284,21 +287,21 @@ def refine(
 
     now = answer(mean, variance)
     before: Tensor | None = None
-    damped, iterations, change = False, 0, 0.0
+    step, iterations, change = 1.0, 0, 0.0
     while iterations < max_iter and dependencies.offsets:
         iterations += 1
         spread = now.square() if softmax is not None else now
-        after = answer(
+        found = answer(
             mean + dependencies.neighbour_sum(now, g_mean),
             variance + dependencies.neighbour_sum(spread, g_variance),
         )
-        if damped:
-            after = (after + now) / 2
-        change = float((after - now).abs().max())
+        change = float((found - now).abs().max())
+        after = found if step == 1 else torch.lerp(now, found, step)
         if change <= tol:
             now = after
             break
-        swing = before is not None and float((after - before).abs().max()) < 0.1 * change
-        damped = damped or (swing and iterations > 5)
+        back = math.inf if before is None else float((after - before).abs().max())
         before, now = now, after
-    return RefinedScores(now, iterations, change <= tol, damped)
+        if iterations > 5 and back < 0.1 * step * change:
+            step, before = step / 2, None
+    return RefinedScores(now, iterations, change <= tol, step < 1)
