@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bayeseq import __version__
+from bayeseq import LABELERS, __version__
 
 _ABOUT = """\
 Label sequences, and know how far to trust each answer.
@@ -26,16 +26,23 @@ Learn a model from labelled sentences and write it into a folder.
 Without --template and --features, a dataset comes with its own template, and for other files a
 window of two tokens to each side and every column is used. A template's B lines are read as CRF++
 reads them: a bare B weighs label pairs, a B line with macros weighs them by what stands in the
-columns (crf and memm), and without any B line each token is labelled by itself (crf only: the
+columns (crf and memm), and without any B line each token is labelled by itself (crf and gpsl: the
 label before is part of what hmm and memm are).
 
-Ctrl-C ends the search and saves the best weights found so far; the exit code is then 130.
+gpsl is Gaussian-process sequence labelling: it learns how much each group of features counts, and
+needs no cross-validation. Its labels depend on those at the offsets -p dependencies=-1,1 names (by
+default the one before; none for none); -p covariance=diagonal is for large data.
+
+Ctrl-C ends the search and saves the best weights found so far, for gpsl the posterior of the last
+whole sweep; the exit code is then 130.
 """
 _FIT_EXAMPLES = """\
 examples:
   bayeseq fit train.conll --template template -m crf -p l2=0.5 -o model/
   bayeseq fit train.conll --features spelling -m hmm -o model/
   bayeseq fit dataset:newswire --features spelling -o model/
+  bayeseq fit train.conll -m gpsl -p covariance=diagonal -p dependencies=-1,1 -o model/
+  bayeseq fit train.conll -m gpsl -p kernel="rbf(scale=0.1)" -p inducing=500 -o model/
   zcat train.gz | bayeseq fit - --missing _ -o model/
 """
 _TAG = """\
@@ -75,7 +82,7 @@ example:
   bayeseq datasets --addresses
 """
 _DEMO = """\
-Train three models on the corpus that comes with the package, and compare them on its test part.
+Train four models on the corpus that comes with the package, and compare them on its test part.
 
 Prints a table and a few sentences with the probability of each name found, and draws how far the
 probabilities can be trusted. Takes less than a minute and needs no network.
@@ -130,7 +137,7 @@ def _add_fit(verbs: Any) -> None:
         "-o", "--output", metavar="DIR", required=True, help="folder for the model (required)"
     )
     parser.add_argument(
-        "-m", "--model", metavar="NAME", default="crf", help="crf (default), hmm or memm"
+        "-m", "--model", metavar="NAME", default="crf", help=f"{_names()} (default: crf)"
     )
     features = parser.add_mutually_exclusive_group()
     features.add_argument("-t", "--template", metavar="FILE", help="CRF++ feature template")
@@ -145,7 +152,8 @@ def _add_fit(verbs: Any) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a parameter of the model, such as l2=0.5 or max_iter=200; may be repeated",
+        help="a parameter of the model, such as l2=0.5, max_iter=200 or dependencies=-1,1; may be "
+        "repeated",
     )
     parser.add_argument("--encoding", help="encoding of the file (default: utf-8)")
     parser.add_argument(
@@ -161,6 +169,11 @@ def _add_fit(verbs: Any) -> None:
         "--comments", metavar="PREFIX", help="skip lines that begin with this, such as #"
     )
     _add_quiet(parser)
+
+
+def _names() -> str:
+    *names, last = map(str.lower, LABELERS)
+    return f"{', '.join(names)} or {last}"
 
 
 def _add_tag(verbs: Any) -> None:

@@ -26,6 +26,7 @@ from bayeseq.cli.main import INTERRUPTED
 from bayeseq.cli.params import labeler_named, parse_params
 from bayeseq.data import DataError, Template
 from bayeseq.labelers import SequenceLabeler
+from bayeseq.labelers.gpsl import GPSL
 from bayeseq.labelers.persistence import require_writable
 
 
@@ -125,12 +126,15 @@ def _params_of_template(labeler: type[SequenceLabeler], template: Template | Non
             )
         params["pair_prefix"] = "B"
     if not template.has_transitions:
-        if "transitions" not in known:
+        if "transitions" in known:
+            params["transitions"] = False
+        elif "dependencies" in known:
+            params["dependencies"] = ()
+        else:
             raise DataError(
                 "the template has no B line, so labels would not depend on their neighbours, and "
-                f"in {labeler.__name__} they always do; add a line B, or use -m crf"
+                f"in {labeler.__name__} they always do; add a line B, or use -m crf or -m gpsl"
             )
-        params["transitions"] = False
     return params
 
 
@@ -165,11 +169,60 @@ def _report(model: SequenceLabeler, output: Path, quiet: bool) -> int:
     size = counted(model.feature_space_.n_features, "feature")
     if hasattr(model, "weights_"):
         size += f", {counted(len(model.weights_), 'weight')}"
-    objective = f"objective {result.objective[-1]:.6g}" if result.objective else "no objective yet"
+    step, goal = ("sweep", "bound") if isinstance(model, GPSL) else ("iteration", "objective")
+    objective = f"{goal} {result.objective[-1]:.6g}" if result.objective else f"no {goal} yet"
     remark(
         f"{name}: {size}; {'converged' if result.converged else 'stopped'} after "
-        f"{counted(result.iterations, 'iteration')} in {result.seconds:.1f} s, {objective}",
+        f"{counted(result.iterations, step)} in {result.seconds:.1f} s, {objective}",
         quiet,
     )
+    if result.hyperparameters:
+        remark(_learned(result.hyperparameters), quiet)
     remark(f"model: {output}", quiet)
     return INTERRUPTED if result.interrupted else 0
+
+
+def _learned(found: dict[str, Any]) -> str:
+    """Hyper-parameters as a table: prior variances, the largest first, and how scores are weighed.
+
+    >>> print(_learned({"variance": {"w": 0.5, "bias": 20.0}, "scales": {"local": 1.0}}))
+    prior variance  bias    20
+                    w      0.5
+    scale           local    1
+    """
+    rows: list[list[str]] = []
+    for key, title in _TITLES.items():
+        values = found.get(key, {})
+        ranked = sorted(values.items(), key=lambda item: -_largest(item[1]))
+        if key in ("scales", "dependency_variance"):
+            ranked = list(values.items())
+        for k, (name, value) in enumerate(ranked[:_ROWS]):
+            rows.append(["" if k else title, name, _number(value)])
+        if len(ranked) > _ROWS:
+            rows.append(["", f"{counted(len(ranked) - _ROWS, 'group')} more", "less"])
+    if "kernel" in found:
+        rows.insert(0, ["kernel", str(found["kernel"]), ""])
+    widths = [max(len(row[k]) for row in rows) for k in (0, 1)]
+    right = max(len(row[2]) for row in rows)
+    return "\n".join(f"{a:{widths[0]}}  {b:{widths[1]}}  {c:>{right}}".rstrip() for a, b, c in rows)
+
+
+_TITLES = {
+    "variance": "prior variance",
+    "group_weight": "weight in kernel",
+    "dependency_variance": "label at offset",
+    "scales": "scale",
+}
+_ROWS = 12
+"""Groups that the table shows at most."""
+
+
+def _largest(value: float | list[float]) -> float:
+    return max(value) if isinstance(value, list) else value
+
+
+def _number(value: float | list[float]) -> str:
+    """One number, or from the least to the largest where each label has its own."""
+    if isinstance(value, list):
+        return f"{min(value):.3g} to {max(value):.3g}"
+    return f"{value:.3g}"

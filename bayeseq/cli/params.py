@@ -8,8 +8,9 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bayeseq import LABELERS, SequenceLabeler
+from bayeseq import LABELERS, Kernel, SequenceLabeler
 from bayeseq.data import DataError
+from bayeseq.kernels import kernel_from_text
 
 
 def labeler_named(name: str) -> type[SequenceLabeler]:
@@ -29,6 +30,8 @@ def parse_params(labeler: type[SequenceLabeler], arguments: Sequence[str]) -> di
 
     >>> parse_params(labeler_named("crf"), ["l2=0.5", "scheme=none", "transitions=false"])
     {'l2': 0.5, 'scheme': None, 'transitions': False}
+    >>> parse_params(labeler_named("gpsl"), ["dependencies=-1,1", "kernel=rbf(scale=0.1)"])
+    {'dependencies': (-1, 1), 'kernel': 'rbf(scale=0.1)'}
     """
     kinds = _kinds(labeler)
     params: dict[str, Any] = {}
@@ -48,11 +51,15 @@ def parse_params(labeler: type[SequenceLabeler], arguments: Sequence[str]) -> di
 
 
 def _kinds(labeler: type[SequenceLabeler]) -> dict[str, tuple[type, ...]]:
-    """The types that each parameter may have."""
+    """The types that each parameter may have; a generic one, such as tuple[int, ...], without what
+    it holds."""
     hints = typing.get_type_hints(labeler.__init__)
     hints.pop("return", None)
     return {
-        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        name: tuple(
+            typing.get_origin(part) or part
+            for part in (typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,))
+        )
         for name, hint in hints.items()
     }
 
@@ -64,10 +71,18 @@ def _with_defaults(labeler: type[SequenceLabeler]) -> str:
 
 def _written(value: Any) -> str:
     """A default as it would be given on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _value(text: str, kinds: tuple[type, ...], argument: str) -> Any:
+    if Kernel in kinds:  # any text would do as a string, and fail only once the data is read
+        try:
+            kernel_from_text(text).check()
+        except ValueError as error:
+            raise DataError(f"-p {argument}: {error}") from error
+        return text
     for kind, (_, parse) in _READERS.items():
         if kind in kinds:
             try:
@@ -78,9 +93,22 @@ def _value(text: str, kinds: tuple[type, ...], argument: str) -> Any:
     raise DataError(f"-p {argument}: {text!r} is not {wanted}")
 
 
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them, in round brackets or not; none is ().
+
+    >>> _whole_numbers("-1,1"), _whole_numbers("(-1,)"), _whole_numbers("none")
+    ((-1, 1), (-1,), ())
+    """
+    inner = text.strip().removeprefix("(").removesuffix(")").removesuffix(",").strip()
+    if not inner or inner.lower() == "none":
+        return ()
+    return tuple(int(part) for part in inner.split(","))
+
+
 _READERS: dict[type, tuple[str, Callable[[str], Any]]] = {
     type(None): ("none", lambda text: {"none": None}[text.lower()]),
     bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
+    tuple: ("whole numbers with commas between them, or none", _whole_numbers),
     int: ("a whole number", int),
     float: ("a number", float),
     str: ("a text", str),

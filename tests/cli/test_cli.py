@@ -12,15 +12,18 @@ import threading
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bayeseq
-from bayeseq import CRF, HMM, Corpus, Template, evaluate, load, read_columns, word_features
+from bayeseq import CRF, GPSL, HMM, Corpus, Template, evaluate, load, read_columns, word_features
 from bayeseq.baselines.crf import CRFLoss
 from bayeseq.cli.main import main
+from bayeseq.cli.params import parse_params
 from bayeseq.data import write_columns
+from bayeseq.inference.variational import Solver
 from bayeseq.labelers import ChainLabeler
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -105,6 +108,15 @@ def model_of(path: Path) -> ChainLabeler:
     return model
 
 
+def gpsl_of(path: Path) -> GPSL:
+    model = load(path)
+    assert isinstance(model, GPSL)
+    return model
+
+
+QUICK = ["-p", "covariance=diagonal", "-p", "bound=tilted", "-p", "min_count=3", "-p", "tol=0.01"]
+
+
 # fit
 
 
@@ -183,8 +195,19 @@ def test_a_template_without_b_line_has_no_transitions(
     assert model.transition_features_ == {}
 
 
+def test_a_template_without_b_line_has_no_dependencies(
+    files: Files, tmp_path: Path, run: Run
+) -> None:
+    command = ["fit", files["train"], "-t", files["plain"], "-m", "gpsl", *QUICK]
+    assert run(*command, "-o", tmp_path / "m")[0] == 0
+    assert gpsl_of(tmp_path / "m").dependencies == ()
+    assert run(*command, "-p", "dependencies=1", "-o", tmp_path / "m")[0] == 0
+    assert gpsl_of(tmp_path / "m").dependencies == (1,)
+    assert run("tag", tmp_path / "m", files["bare"], "--nbest", 2)[0] == 0
+
+
 @pytest.mark.parametrize("name", ["hmm", "memm"])
-def test_a_template_without_b_line_is_for_crf_only(
+def test_a_template_without_b_line_is_not_for_all(
     name: str, files: Files, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
     message = fails("fit", files["train"], "-t", files["plain"], "-m", name, "-o", tmp_path / "m")
@@ -209,10 +232,11 @@ def test_b_lines_with_macros_weigh_label_pairs(
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_b_lines_with_macros_are_not_for_hmm(
-    files: Files, tmp_path: Path, fails: Callable[..., str]
+@pytest.mark.parametrize("name", ["hmm", "gpsl"])
+def test_b_lines_with_macros_are_not_for_all(
+    name: str, files: Files, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
-    message = fails("fit", files["train"], "-t", files["pairs"], "-m", "hmm", "-o", tmp_path / "m")
+    message = fails("fit", files["train"], "-t", files["pairs"], "-m", name, "-o", tmp_path / "m")
     assert "template line 5 'B00:%x[0,1]'" in message
 
 
@@ -248,6 +272,91 @@ def test_wrong_params(
     assert fails("fit", files["train"], "-p", param, "-o", tmp_path / "m").startswith(message)
 
 
+def test_params_of_gpsl(files: Files, tmp_path: Path, run: Run) -> None:
+    command = ["fit", files["train"], "-t", files["template"], "-m", "gpsl", *QUICK, "-q"]
+    params = ["dependencies=-1,1", "kernel=rbf(scale=0.1)", "groups=none", "inducing=5"]
+    params += ["max_iter=2", "learn=false"]
+    asked = list(chain.from_iterable(("-p", param) for param in params))
+    code, _, err = run(*command, *asked, "-o", tmp_path / "m")
+    assert code == 0
+    assert "not converged: GPSL stopped after max_iter=2 sweeps; -p max_iter=N allows" in err
+    model = gpsl_of(tmp_path / "m")
+    assert model.dependencies == (-1, 1)
+    assert model.kernel == "rbf(scale=0.1)"
+    assert model.groups is None
+    assert (model.inducing, model.covariance, model.progress) == (5, "diagonal", False)
+    for text in ("none", "()"):
+        assert parse_params(GPSL, [f"dependencies={text}"]) == {"dependencies": ()}
+    assert parse_params(GPSL, ["dependencies=(-2, -1)"]) == {"dependencies": (-2, -1)}
+    assert parse_params(GPSL, ["dependencies=-1,"]) == {"dependencies": (-1,)}
+    assert parse_params(GPSL, ["groups=none", "inducing=none"]) == {
+        "groups": None,
+        "inducing": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("param", "message"),
+    [
+        ("c2=1", "-p c2=1: GPSL has no parameter 'c2'; it has dependencies=-1, kernel=linear, "),
+        ("dependencies=one", "-p dependencies=one: 'one' is not whole numbers with commas "),
+        ("dependencies=0", "dependencies is (0,); expected different whole numbers other than 0"),
+        ("kernel=cubic", "-p kernel=cubic: cannot read the kernel 'cubic': expected a kernel, "),
+        ("kernel=rbf(scale=-1)", "-p kernel=rbf(scale=-1): "),
+        ("covariance=round", "covariance is 'round'; expected one of 'full', 'block', "),
+        ("max_memory=1e-9", "covariance='full' of 7 labels would need about "),
+    ],
+)
+def test_wrong_params_of_gpsl(
+    param: str, message: str, files: Files, tmp_path: Path, fails: Callable[..., str]
+) -> None:
+    command = ["fit", files["train"], "-m", "gpsl", "-p", param, "-o", tmp_path / "m"]
+    assert fails(*command).startswith(message)
+    assert not (tmp_path / "m").exists()
+
+
+def test_fit_gpsl_says_what_it_learned(files: Files, tmp_path: Path, run: Run) -> None:
+    command = ["fit", files["train"], "-t", files["template"], "-m", "gpsl", *QUICK]
+    code, out, err = run(*command, "-o", tmp_path / "m")
+    assert (code, out) == (0, "")
+    model = gpsl_of(tmp_path / "m")
+    lines = err.splitlines()
+    assert lines[2].startswith(f"GPSL: {model.feature_space_.n_features:,} features; converged ")
+    assert f"after {model.result_.iterations} sweeps in " in lines[2]
+    assert lines[2].endswith(f"bound {model.result_.objective[-1]:.6g}")
+    table = [line.split() for line in lines[3:-1]]
+    variance = model.result_.hyperparameters["variance"]
+    ranked = sorted(variance, key=variance.__getitem__, reverse=True)
+    assert table[0] == ["prior", "variance", ranked[0], f"{variance[ranked[0]]:.3g}"]
+    assert [row[0] for row in table[1 : len(ranked)]] == ranked[1:]
+    dependency = model.result_.hyperparameters["dependency_variance"]["-1"]
+    assert table[len(ranked)] == ["label", "at", "offset", "-1", f"{dependency:.3g}"]
+    assert [row[-2] for row in table[-2:]] == ["local", "dependency"]
+    assert lines[-1] == f"model: {tmp_path / 'm'}"
+
+
+def test_ctrl_c_saves_the_last_sweep_of_gpsl(
+    files: Files, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(100))
+    sweep = Solver._sweep
+
+    def interrupted(self: Solver, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return sweep(self, *args, **kwargs)
+
+    monkeypatch.setattr(Solver, "_sweep", interrupted)
+    command = ["fit", files["train"], "-t", files["template"], "-m", "gpsl", *QUICK]
+    code, out, err = run(*command, "-o", tmp_path / "m")
+    assert (code, out) == (130, "")
+    model = gpsl_of(tmp_path / "m")
+    assert model.result_.interrupted
+    n = model.result_.iterations
+    assert f"bayeseq: warning: not converged: interrupted after {n} sweeps; what was" in err
+    assert run("tag", tmp_path / "m", files["test"])[0] == 0
+
+
 def test_a_param_given_twice(files: Files, tmp_path: Path, fails: Callable[..., str]) -> None:
     message = fails("fit", files["train"], "-p", "l2=1", "-p", "l2=2", "-o", tmp_path / "m")
     assert message == "-p l2=2: l2 is given twice"
@@ -255,7 +364,7 @@ def test_a_param_given_twice(files: Files, tmp_path: Path, fails: Callable[..., 
 
 def test_unknown_model(files: Files, tmp_path: Path, fails: Callable[..., str]) -> None:
     message = fails("fit", files["train"], "-m", "svm", "-o", tmp_path / "m")
-    assert message == "there is no model 'svm'; choose one of crf, hmm, memm"
+    assert message == "there is no model 'svm'; choose one of crf, gpsl, hmm, memm"
 
 
 def test_help_names_every_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -678,7 +787,9 @@ def test_demo(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("demo", "-q", "-o", folder)
     assert code == 0
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
-    assert [name for name in rows if name in bayeseq.LABELERS] == ["HMM", "MEMM", "CRF"]
+    assert [name for name in rows if name in bayeseq.LABELERS] == ["HMM", "MEMM", "CRF", "GPSL"]
+    assert rows["GPSL"][0] == "diagonal"
+    assert float(rows["GPSL"][3]) < float(rows["HMM"][2])  # log loss
     dataset = bayeseq.load_dataset("newswire")
     X, y = ([word_features(words) for words in dataset[part].tokens] for part in ("train", "test"))
     hmm = HMM(smoothing=0.5).fit(X, dataset.labels("train"))
