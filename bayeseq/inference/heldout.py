@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from bayeseq.inference.covariance import Block, LabelCovariance
 from bayeseq.kernels.design import Design
 from bayeseq.inference.variational import GaussianPosterior, SoftmaxModel, Solver
 
@@ -40,14 +41,22 @@ def leave_one_out(
         if len(seen) == 0 or len(tokens) == 0:
             continue
         own, here = model.design.select(seen), local.select(tokens)
+        if isinstance(posterior.covariances[0], Block):
+            own, here = (part.split(posterior.covariances[0].split)[0] for part in (own, here))
         both = Design(_stack(own, here))
-        for c, S in enumerate(posterior.covariances):
+        for c, S in enumerate(map(_features, posterior.covariances)):
             covariance = S.between(both, own)
             V, F = covariance[: len(seen)], covariance[len(seen) :]
             A = -posterior.curvature[seen, c].unsqueeze(-1) * V
             A.diagonal().add_(1.0)
             found[tokens, c] -= F @ torch.linalg.solve(A, gradient[seen, c])
     return found
+
+
+def _features(S: LabelCovariance) -> LabelCovariance:
+    """The covariance of the features' weights, where those of the dependencies are independent of
+    them: the factors have no part in common, and only theirs are taken out."""
+    return S.first if isinstance(S, Block) else S
 
 
 def _stack(first: Design, second: Design) -> sp.csr_matrix | np.ndarray:
