@@ -59,6 +59,23 @@ def test_selecting_sequences(lengths, data):
     assert (pairs + first).tolist() == rows[part_first:].tolist()
 
 
+@settings(max_examples=80, deadline=None)
+@given(lengths_strategy, st.integers(-4, 4))
+def test_neighbours_and_reversal_equal_loops(lengths, offset):
+    layout = Layout.of(lengths)
+    sequence, position = (index.tolist() for index in layout.token_index)
+    tokens = list(zip(sequence, position, strict=True))
+    rows, others = (index.tolist() for index in layout.neighbours(offset))
+    want = [
+        (row, tokens.index((b, t + offset)))
+        for row, (b, t) in enumerate(tokens)
+        if 0 <= t + offset < lengths[b]
+    ]
+    assert list(zip(rows, others, strict=True)) == want
+    mirrored = [tokens.index((b, lengths[b] - 1 - t)) for b, t in tokens]
+    assert layout.reversal.tolist() == mirrored
+
+
 def test_negative_lengths_are_refused():
     with pytest.raises(ValueError, match="negative"):
         Layout.of([2, -1])
