@@ -1,25 +1,25 @@
 """Gaussian guides of Pyro over the weights of a model, in the same four families as the solver.
 
-The site is "weights" (D, C): whitened, so the prior is N(0, I), and independent a label. Every family
-is a precision of one form, a diagonal and a factor,
+The site is "weights" (D, C): whitened, so that the prior is N(0, I). Labels are independent, and
+every family is a precision of one form, a diagonal and a factor,
 
     S_c⁻¹ = diag(d_c) + U_c U_cᵀ,
 
 and differs only in what is free: with Φ̃_c the design times the prior standard deviations,
 
-- `PrecisionGuide`: d = 1, U = Φ̃ᵀ diag(λ)^½, one λ > 0 a row (Opper & Archambeau): a full covariance;
+- `PrecisionGuide`: d = 1, U = Φ̃ᵀ diag(λ)^½, one λ > 0 a row: a full covariance, in the form of
+  Opper & Archambeau;
 - `BlockGuide`: as that for the features; the dependencies independent of them and of each other;
 - `LowRankGuide`: d and r columns of U;
 - `DiagonalGuide`: d alone.
 
-A guide starts from the prior's neighbourhood, or from the solver's answer (`from_posterior`, `guide_of`),
-and then serves `SVI`, `Predictive`, importance sampling and its diagnostics like any other.
+A guide starts near the prior, or from the solver's answer (`from_posterior`, `guide_of`), and
+serves `SVI`, `Predictive`, importance sampling and its diagnostics.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self
 
 import pyro
@@ -73,7 +73,7 @@ class PrecisionNormal(TorchDistribution):
     0.1
     """
 
-    arg_constraints: ClassVar[Mapping[str, Any]] = {
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "loc": constraints.independent(constraints.real, 2),
         "diagonal": constraints.independent(constraints.positive, 2),
         "factor": constraints.independent(constraints.real, 3),
@@ -96,7 +96,7 @@ class PrecisionNormal(TorchDistribution):
         self._L = cholesky(inner + self._identity, "the precision of a guide")
         super().__init__(torch.Size(), loc.shape, validate_args=validate_args)
 
-    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+    def rsample(self, sample_shape: torch.Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """(*sample_shape, D, C) draws."""
         (D, C), n = self.loc.shape, torch.Size(sample_shape).numel()
         white = torch.randn(C, D, n, dtype=self.loc.dtype)
@@ -109,7 +109,9 @@ class PrecisionNormal(TorchDistribution):
             return torch.linalg.solve_triangular(self._L.mT, white, upper=True)
         # With L Lᵀ = I + VᵀV, F = I − V L⁻ᵀ (I + L)⁻¹ Vᵀ has F Fᵀ = (I + V Vᵀ)⁻¹: no eigenvectors,
         # whose derivatives are undefined where eigenvalues meet.
-        inner = torch.linalg.solve_triangular(self._L + self._identity, self._V.mT @ white, upper=False)
+        inner = torch.linalg.solve_triangular(
+            self._L + self._identity, self._V.mT @ white, upper=False
+        )
         inner = torch.linalg.solve_triangular(self._L.mT, inner, upper=True)
         return (white - self._V @ inner) / self._root
 
@@ -155,6 +157,8 @@ class GaussianGuide(PyroModule):
     """The covariances of the solver that the guide can stand for"""
     kind: ClassVar[str]
     """What `CovarianceFamily` calls them"""
+    scale: Tensor
+    """(D, C) prior standard deviations"""
 
     def __init__(self, model: LinearModel, start: GaussianPosterior | None = None) -> None:
         super().__init__(_unused_name())
@@ -166,7 +170,11 @@ class GaussianGuide(PyroModule):
 
     @classmethod
     def from_posterior(cls, model: LinearModel, posterior: GaussianPosterior) -> Self:
-        """The guide that has the moments of a posterior which the solver found."""
+        """The guide that has the moments of a posterior which the solver found.
+
+        Its bound is then the solver's, if the model has no residual variance: that is no part of
+        the program.
+        """
         return cls(model, start=posterior)
 
     def _check(self, model: LinearModel, start: GaussianPosterior) -> None:
@@ -218,7 +226,9 @@ class GaussianGuide(PyroModule):
 class DiagonalGuide(GaussianGuide):
     """Independent weights."""
 
-    made_of, kind = (Diagonal,), "diagonal"
+    made_of: ClassVar[tuple[type[LabelCovariance], ...]] = (Diagonal,)
+    kind = "diagonal"
+    diagonal: Tensor
 
     def _take(self, model: LinearModel, start: GaussianPosterior) -> None:
         self.diagonal = _positive(self.scale.square() / start.variances)
@@ -232,7 +242,10 @@ class DiagonalGuide(GaussianGuide):
 class LowRankGuide(GaussianGuide):
     """A diagonal and r directions that the data tell more of."""
 
-    made_of, kind = (LowRank,), "lowrank"
+    made_of: ClassVar[tuple[type[LabelCovariance], ...]] = (LowRank,)
+    kind = "lowrank"
+    diagonal: Tensor
+    factor: nn.Parameter
 
     def __init__(
         self, model: LinearModel, rank: int = 20, start: GaussianPosterior | None = None
@@ -240,7 +253,7 @@ class LowRankGuide(GaussianGuide):
         super().__init__(model, cold_start(model, self.kind, rank) if start is None else start)
 
     def _take(self, model: LinearModel, start: GaussianPosterior) -> None:
-        E = torch.stack([S.E for S in start.covariances], -1)
+        E = torch.stack([S.E for S in start.covariances if isinstance(S, LowRank)], -1)
         self.diagonal = _positive(self.scale.square() / E)
         columns = zip(start.covariances, self.scale.T, strict=True)
         self.factor = nn.Parameter(torch.stack([_factor(S) * s.unsqueeze(-1) for S, s in columns]))
@@ -253,11 +266,15 @@ class LowRankGuide(GaussianGuide):
 class PrecisionGuide(GaussianGuide):
     """A full covariance a label, said by one curvature a row and label."""
 
-    made_of, kind = (ByColumns, ByRows), "full"
+    made_of: ClassVar[tuple[type[LabelCovariance], ...]] = (ByColumns, ByRows)
+    kind = "full"
+    columns: Tensor
+    prior_precision: Tensor
+    curvature: Tensor
 
     def _take(self, model: LinearModel, start: GaussianPosterior) -> None:
-        design = model.design.matrix
-        dense = torch.from_numpy(design.toarray() if model.design.sparse else design)
+        matrix: Any = model.design.matrix
+        dense = torch.from_numpy(matrix.toarray() if model.design.sparse else matrix)
         self.register_buffer("columns", dense.T.contiguous())
         # 1, but where the solver stopped between two prior variances.
         self.register_buffer("prior_precision", start.precision * self.scale.square())
@@ -272,7 +289,9 @@ class PrecisionGuide(GaussianGuide):
 class BlockGuide(PrecisionGuide):
     """The features as in `PrecisionGuide`, the dependencies independent ([gpsl])."""
 
-    made_of, kind = (Block,), "block"
+    made_of: ClassVar[tuple[type[LabelCovariance], ...]] = (Block,)
+    kind = "block"
+    dependent: Tensor
 
     def _take(self, model: LinearModel, start: GaussianPosterior) -> None:
         super()._take(model, start)
@@ -306,7 +325,9 @@ def cold_start(model: LinearModel, kind: str, rank: int = 20) -> GaussianPosteri
     share = (1 - 1 / C) / C if C > 1 else 1.0
     curvature = torch.full((N, C), share, dtype=torch.float64)
     precision = torch.exp(-model.log_variance)[model.groups]
-    covariances = CovarianceFamily(kind, model.design, model.n_dependent, rank)(curvature, precision)
+    covariances = CovarianceFamily(kind, model.design, model.n_dependent, rank)(
+        curvature, precision
+    )
     mean = torch.zeros(D, C, dtype=torch.float64)
     return GaussianPosterior(mean, covariances, curvature, precision, model.log_variance)
 
@@ -320,7 +341,7 @@ def _factor(S: LabelCovariance) -> Tensor:
     return torch.linalg.solve_triangular(L, scaled.T, upper=False).T
 
 
-def _positive(value: Tensor) -> PyroParam:
+def _positive(value: Tensor) -> Any:
     """A parameter that is kept positive by its logarithm."""
     return PyroParam(value.clamp_min(torch.finfo(value.dtype).tiny), constraints.positive)
 
