@@ -71,8 +71,8 @@ class Dependencies:
         """For each offset, the rows that have such a neighbour, and the neighbours."""
         return {o: self.layout.neighbours(o) for o in self.offsets}
 
-    @cached_property
-    def _backwards(self) -> bool:
+    @property
+    def is_backwards(self) -> bool:
         """Whether the chain of label pairs is read from the end: all offsets look ahead."""
         return self.order == 2 and self.directed and self.offsets[0] > 0
 
@@ -84,12 +84,12 @@ class Dependencies:
         found = forward_backward(self.chain(f, g, allowed)).unary
         if self.order == 2:
             found = found.unflatten(-1, (C, C)).sum(-2)
-        return found[..., self.layout.reversal, :] if self._backwards else found
+        return found[..., self.layout.reversal, :] if self.is_backwards else found
 
     def best(self, f: Tensor, g: Tensor, allowed: Tensor | None = None) -> Tensor:
         """(…, N) the most probable labelling."""
         found = viterbi(self.chain(f, g, allowed)).labels % f.shape[-1]
-        return found[..., self.layout.reversal] if self._backwards else found
+        return found[..., self.layout.reversal] if self.is_backwards else found
 
     def chain(self, f: Tensor, g: Tensor, allowed: Tensor | None = None) -> Chain:
         """The chain of labels, or of label pairs (before · C + now) where offsets of 2 ask for it,
@@ -99,7 +99,7 @@ class Dependencies:
                 f"dependencies {self.offsets} reach farther than two labels; labellings cannot be "
                 "summed over exactly, use prediction='gibbs'"
             )
-        if self._backwards:
+        if self.is_backwards:
             reversal = self.layout.reversal
             mirrored = replace(self, offsets=tuple(-o for o in self.offsets))
             allowed = None if allowed is None else allowed[reversal]

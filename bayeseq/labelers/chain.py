@@ -80,20 +80,20 @@ class ChainLabeler(SequenceLabeler):
         return obey_scheme(chain, self.scheme, self.label_space_.classes)
 
     def _marginals(self, batch: SequenceBatch) -> np.ndarray:
-        with _numbered(batch):
+        with numbered(batch):
             return forward_backward(self._chain(batch)).unary.numpy()
 
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         if self.decode == "marginal":
             return self._marginals(batch).argmax(-1)
-        with _numbered(batch):
+        with numbered(batch):
             return viterbi(self._chain(batch)).labels.numpy()
 
     def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         chain = self._chain(batch)
-        with _numbered(batch):
+        with numbered(batch):
             proba = forward_backward(chain).unary.numpy()
             if self.decode == "marginal":
                 return proba.argmax(-1), proba
@@ -109,7 +109,7 @@ class ChainLabeler(SequenceLabeler):
         batch = self._batch(X, given)
         found: list[list[ScoredLabelling]] = [[] for _ in range(batch.layout.n_sequences)]
         for _, part in self._parts(batch, n):
-            with _numbered(part):
+            with numbered(part):
                 chain = self._chain(part)
                 best, log_z = kbest(chain, n), log_partition(chain)
             proba = (best.score - log_z).exp().tolist()
@@ -165,7 +165,7 @@ class ChainLabeler(SequenceLabeler):
                     inside.append(members.get(label, none))
                     places.append((i, k))
             if spans:
-                with _numbered(part):
+                with numbered(part):
                     found = span_log_prob(
                         self._chain(part), torch.tensor(spans), torch.stack(inside), joins
                     )
@@ -190,7 +190,7 @@ class ChainLabeler(SequenceLabeler):
         batch = self._batch(X, given)
         found = np.zeros(batch.layout.n_sequences)
         for _, part in self._parts(batch):
-            with _numbered(part):
+            with numbered(part):
                 found[part.numbers] = entropy(self._chain(part))
         return found
 
@@ -209,7 +209,7 @@ class ChainLabeler(SequenceLabeler):
         generator = torch.Generator().manual_seed(int(seed))
         found: list[list[list[str]]] = [[] for _ in range(batch.layout.n_sequences)]
         for _, part in self._parts(batch, draws):
-            with _numbered(part):
+            with numbered(part):
                 drawn = sample(self._chain(part), draws, generator)
             for b, rows in enumerate(part.layout.split(drawn, dim=-1)):
                 found[part.numbers[b]] = self.classes_[rows.numpy()].tolist()
@@ -255,7 +255,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 @contextmanager
-def _numbered(batch: SequenceBatch) -> Iterator[None]:
+def numbered(batch: SequenceBatch) -> Iterator[None]:
     """Name the caller's sequence, not the batch's, when one is impossible."""
     try:
         yield

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayeseq.chain import Chain, ImpossibleSequenceError
+from bayeseq.chain import Chain, ImpossibleSequenceError, forward_backward
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
 from bayeseq.data.labels import Labels
@@ -30,7 +30,14 @@ from bayeseq.kernels.design import Design
 from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap, exact_map, map_from_arrays
 from bayeseq.kernels.points import Method, choose_points
 from bayeseq.labelers.base import FitResult, TrainingData
-from bayeseq.labelers.chain import ChainLabeler, check_choice, require_positive, require_scheme
+from bayeseq.labelers.chain import (
+    ChainLabeler,
+    check_choice,
+    numbered,
+    require_positive,
+    require_scheme,
+)
+from bayeseq.labelers.draws import chain_of_draws, to_arviz
 from bayeseq.models.gpsl import GPSLModel, known_labels, with_dependencies
 
 PREDICTIONS = ("chain", "rns", "average", "gibbs")
@@ -601,13 +608,36 @@ class GPSL(ChainLabeler):
             f, g = self._draw_scores(part, deps, draws, generator)
             if self.prediction == "chain":
                 f, g = f * self.scales_.local, g * self.scales_.dependency
-            proba = (
-                deps.marginals(f, g, part.allowed)
-                if deps.is_chain
-                else deps.gibbs(f, g, generator, part.allowed)
-            )
+            if deps.order < 2:
+                with numbered(part):
+                    proba = forward_backward(chain_of_draws(self, deps, f, g, part.allowed)).unary
+            elif deps.is_chain:
+                proba = deps.marginals(f, g, part.allowed)
+            else:
+                proba = deps.gibbs(f, g, generator, part.allowed)
             found[rows] = proba.transpose(0, 1).numpy()
         return [np.ascontiguousarray(x.transpose(1, 0, 2)) for x in self._ragged(batch, found)]
+
+    def to_arviz(
+        self,
+        X: Iterable[Any],
+        y: Labels,
+        draws: int = 200,
+        random_state: int | np.random.Generator | None = None,
+        weights: bool | int = False,
+    ) -> Any:
+        """Draws from the posterior with what they say of X and y, for arviz: an InferenceData, or
+        a DataTree where arviz is version 1 or later.
+
+        `posterior` holds `dependency` (offset, neighbour_label, label) and, with `weights` True or
+        a number, `weight` (feature, label) of all features or of so many with the largest means.
+        `log_likelihood` holds `labels`, log p(y | x) of each sentence, which is what to compare
+        models by: `az.loo(found, var_name="labels")`; and `token_labels`, of each token by itself.
+        Tokens without a known label are left out of `token_labels`, and sentences without any of
+        `labels`; the coordinates are their places in X. The bound by sweep and the prior variances
+        are in `constant_data`.
+        """
+        return to_arviz(self, X, y, draws, random_state, weights)
 
     def _draw_scores(
         self, batch: SequenceBatch, deps: Dependencies, draws: int, generator: torch.Generator
