@@ -57,13 +57,27 @@ class LabelCovariance(ABC):
 
 
 class ByColumns(LabelCovariance):
-    """S from the D × D precision."""
+    """S from the D × D precision. Columns of which the data says next to nothing (their share of the
+    precision is below `negligible` of the prior's) are taken as independent of the others."""
 
-    def __init__(self, design: Design, curvature: Tensor, precision: Tensor) -> None:
+    def __init__(
+        self, design: Design, curvature: Tensor, precision: Tensor, negligible: float = 0.0
+    ) -> None:
         scale = precision.rsqrt()
         A = design.columns_gram(curvature) * scale * scale.unsqueeze(-1)
+        known = A.diagonal().clone()
         A.diagonal().add_(1.0)
-        S, log_det = inverse(A, "the precision of a label's weights")
+        strong = (known > negligible).nonzero().squeeze(-1)
+        if len(strong) == len(known) or negligible == 0:
+            S, log_det = inverse(A, "the precision of a label's weights")
+        else:
+            part, log_det = inverse(
+                A[strong][:, strong].contiguous(), "the precision of a label's weights"
+            )
+            weak = (known <= negligible).nonzero().squeeze(-1)
+            log_det += float(known[weak].log1p().sum())
+            S = torch.diag(1 / (1 + known))
+            S[strong.unsqueeze(-1), strong] = part
         self.log_det = -log_det - float(precision.log().sum())
         self.S = S.mul_(scale).mul_(scale.unsqueeze(-1))
         self.diagonal = self.S.diagonal().clone()
@@ -91,28 +105,34 @@ class ByColumns(LabelCovariance):
 
 class ByRows(LabelCovariance):
     """S from an N × N factorisation: S = T − T Ψᵀ R Ψ T with T = diag(p)⁻¹, K = Ψ T Ψᵀ and
-    R = Λ^½ (I + Λ^½ K Λ^½)⁻¹ Λ^½. No division by a curvature that may be zero."""
+    R = Λ^½ (I + Λ^½ K Λ^½)⁻¹ Λ^½. No division by a curvature that may be zero. Rows that say next to
+    nothing (λ_n K_nn below `negligible`) are left out."""
 
     def __init__(
-        self, design: Design, curvature: Tensor, precision: Tensor, gram: Tensor | None = None
+        self,
+        design: Design,
+        curvature: Tensor,
+        precision: Tensor,
+        gram: Tensor | None = None,
+        negligible: float = 0.0,
     ) -> None:
-        self.design, self.curvature, self.variance = design, curvature, 1 / precision
+        self.whole, self.variance = design, 1 / precision
         self.gram = design.rows_gram(self.variance) if gram is None else gram
-        root = curvature.sqrt()
-        B = self.gram * root * root.unsqueeze(-1)
+        strong = (curvature * self.gram.diagonal() > negligible).nonzero().squeeze(-1)
+        self.rows = strong if negligible > 0 else torch.arange(len(curvature))
+        self.design, self.curvature = design, curvature
+        K = self.gram
+        if len(self.rows) < len(curvature):
+            self.design, self.curvature = design.select(self.rows.numpy()), curvature[self.rows]
+            K = K[self.rows][:, self.rows]
+        root = self.curvature.sqrt()
+        B = K * root * root.unsqueeze(-1)
         B.diagonal().add_(1.0)
         R, log_det = inverse(B, "the precision of the scores of a label")
         self.log_det = -log_det - float(precision.log().sum())
-        self._own = self._own_variances(R.diagonal().clone())
+        self._inverse_diagonal = R.diagonal().clone()
         self.R = R.mul_(root).mul_(root.unsqueeze(-1))
-        self.diagonal = self.variance - self.variance.square() * design.column_forms(self.R)
-
-    def _own_variances(self, inverse_diagonal: Tensor) -> tuple[Tensor, Tensor]:
-        """Variances of the scores at the training rows, (1 − (B⁻¹)_nn) / λ_n, and where the curvature
-        is too small for that difference to be trusted."""
-        small = self.curvature < _SMALL
-        safe = torch.where(small, torch.ones_like(self.curvature), self.curvature)
-        return (1 - inverse_diagonal) / safe, small
+        self.diagonal = self.variance - self.variance.square() * self.design.column_forms(self.R)
 
     def times(self, columns: Tensor) -> Tensor:
         """(D, k) S X."""
@@ -122,14 +142,16 @@ class ByRows(LabelCovariance):
 
     def row_variances(self, design: Design) -> Tensor:
         """(N,) ψᵀ S ψ."""
-        if design is not self.design:
+        if design is not self.whole:
             return self._other_variances(design)
-        found, small = self._own
-        if bool(small.any()):
-            rows = small.nonzero().squeeze(-1)
-            found = found.clone()
-            K = self.gram[rows]
-            found[rows] = self.gram.diagonal()[rows] - ((K @ self.R) * K).sum(-1)
+        # At the rows seen it is (1 − (B⁻¹)_nn) / λ_n, unless λ_n is too small for the difference.
+        large = self.curvature >= _SMALL
+        found = torch.full_like(self.gram.diagonal(), torch.nan)
+        found[self.rows[large]] = (1 - self._inverse_diagonal[large]) / self.curvature[large]
+        rest = found.isnan().nonzero().squeeze(-1)
+        if len(rest):
+            K = self.gram[rest][:, self.rows]
+            found[rest] = self.gram.diagonal()[rest] - ((K @ self.R) * K).sum(-1)
         return found
 
     def _other_variances(self, design: Design) -> Tensor:
@@ -142,7 +164,8 @@ class ByRows(LabelCovariance):
         D = len(self.variance)
         prior = self.variance.sqrt().unsqueeze(-1) * noise[:D]
         root = self.curvature.sqrt().unsqueeze(-1)
-        error = torch.where(root > 0, noise[D:] / root, torch.zeros_like(noise[D:]))
+        noise = noise[D : D + len(root)]
+        error = torch.where(root > 0, noise / root, torch.zeros_like(noise))
         seen = self.R @ (self.design.times(prior) + error)
         return prior - self.variance.unsqueeze(-1) * self.design.transpose_times(seen)
 
@@ -267,6 +290,8 @@ class CovarianceFamily:
     n_dependent: int = 0
     """How many of the last columns are label dependencies"""
     rank: int = 20
+    negligible: float = 0.0
+    """What the data may say of a weight, or a row of a label, and still be passed over"""
     n_threads: int = 1
     """How many labels are worked on at once, a thread each"""
 
@@ -310,9 +335,9 @@ class CovarianceFamily:
             return LowRank(self.design, curvature, precision, self.rank)
         head = self._local.shape[1]
         full = (
-            ByRows(self._local, curvature, precision[:head], gram)
+            ByRows(self._local, curvature, precision[:head], gram, self.negligible)
             if self.by_rows
-            else ByColumns(self._local, curvature, precision[:head])
+            else ByColumns(self._local, curvature, precision[:head], self.negligible)
         )
         if self.kind == "full":
             return full

@@ -161,7 +161,7 @@ class Solver:
         began = time.perf_counter()
         state = self._first(log_variance, start)
         bounds, elapsed = [state.bound], [time.perf_counter() - began]
-        converged = interrupted = False
+        converged, interrupted, stretch = False, False, 1.0
         bar = tqdm(
             total=None,
             desc=self.name,
@@ -173,7 +173,8 @@ class Solver:
         with bar:
             try:
                 while not converged and len(bounds) < self.max_sweeps:
-                    found = self._sweep(state, learn=len(bounds) > 1 and bool(self.learned.any()))
+                    learn = len(bounds) > 1 and bool(self.learned.any())
+                    found, stretch = self._sweep(state, learn, stretch)
                     if found is None:
                         converged = True
                         break
@@ -203,17 +204,24 @@ class Solver:
         assert curvature.shape == (N, C)
         return self._state(curvature, precision, log_variance, mean)
 
-    def _sweep(self, state: _State, learn: bool) -> _State | None:
-        """The next state, or None where nothing raises the bound any more."""
+    def _sweep(self, state: _State, learn: bool, stretch: float) -> tuple[_State | None, float]:
+        """The next state, or None where nothing raises the bound any more, and how far to stretch the
+        next move of the prior variances: their fixed point closes in slowly, always from one side, so
+        moves that raise the bound grow longer."""
         old, curvature = state.posterior, state.curvature
         proposals = [old.log_variance]
         if learn:
-            proposals = [self._mackay(old), self._maximised(old)]
+            mackay = self._mackay(old)
+            stretched = old.log_variance + stretch * (mackay - old.log_variance)
+            proposals = [mackay, self._maximised(old)]
+            if stretch > 1:
+                proposals.insert(0, self._learned(old.log_variance, stretched))
         for log_variance in proposals:
             precision = torch.exp(-log_variance)[self.model.groups]
             found = self._state(curvature, precision, log_variance, old.mean)
             if found.bound >= state.bound:
-                return found
+                grown = min(1.5 * stretch, _LONGEST_STRETCH)
+                return found, grown if log_variance is proposals[0] else 1.0
         # A shorter natural-gradient step: precisions between the old and the new ones.
         log_variance, step = proposals[-1], 0.5
         while step > 0.05:
@@ -224,9 +232,9 @@ class Solver:
                 old.mean,
             )
             if found.bound >= state.bound:
-                return found
+                return found, 1.0
             step /= 2
-        return None
+        return None, 1.0
 
     def _state(
         self, curvature: Tensor, precision: Tensor, log_variance: Tensor, mean: Tensor
@@ -331,6 +339,7 @@ class Solver:
 
 
 _NEWTON_STEPS = 20
+_LONGEST_STRETCH = 4.0
 
 
 def _newton_step(

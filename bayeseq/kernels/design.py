@@ -88,7 +88,8 @@ class Design:
 
     def column_forms(self, matrix: Tensor) -> Tensor:
         """(D,) Σ_nm ψ_nk M_nm ψ_mk for a symmetric M (N, N)."""
-        return self.transposed().row_forms(matrix)
+        turned = self.transposed()
+        return turned._sum_rows(torch.from_numpy(np.asarray(turned.matrix @ matrix.numpy())))
 
     def transposed(self) -> Design:
         """Ψᵀ as a design."""

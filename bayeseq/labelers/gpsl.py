@@ -298,7 +298,9 @@ class GPSL(ChainLabeler):
         return start
 
     def _solver(self, model: GPSLModel, offsets: tuple[int, ...], rule: Expectation) -> Solver:
-        family = CovarianceFamily(self.covariance, model.design, model.n_dependent, self.rank)
+        family = CovarianceFamily(
+            self.covariance, model.design, model.n_dependent, self.rank, _NEGLIGIBLE
+        )
         self._refuse_beyond(
             family.bytes(model.n_labels),
             f"covariance={self.covariance!r} of {model.n_labels} labels",
@@ -698,7 +700,7 @@ class GPSL(ChainLabeler):
             raise ValueError("a scale is not above 0")
         matrix = _csr(tensors, (n, D))
         design = Design(matrix if linear else matrix.toarray())
-        family = CovarianceFamily(self.covariance, design, len(offsets) * C, self.rank)
+        family = CovarianceFamily(self.covariance, design, len(offsets) * C, self.rank, _NEGLIGIBLE)
         self._refuse_beyond(
             family.bytes(C), "the posterior of this model", "a machine with more of it"
         )
@@ -719,6 +721,9 @@ class GPSL(ChainLabeler):
             numbers["log_variance"],
         )
 
+
+_NEGLIGIBLE = 1e-3
+"""See `CovarianceFamily`."""
 
 _ROUNDS = 10
 """Updates of the distributions over missing labels, at most."""
