@@ -17,7 +17,7 @@ set there is Gibbs sampling of the conditionals as they are, and the paper's own
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,9 +34,10 @@ def check_offsets(offsets: Sequence[int]) -> tuple[int, ...]:
     >>> check_offsets((1, -1))
     (-1, 1)
     """
-    found = tuple(offsets) if not isinstance(offsets, str) else ()
+    is_list = isinstance(offsets, Iterable) and not isinstance(offsets, str)
+    found = tuple(offsets) if is_list else ()
     whole = all(isinstance(o, int) and not isinstance(o, bool) and o != 0 for o in found)
-    if not whole or len(set(found)) != len(found) or isinstance(offsets, str):
+    if not whole or len(set(found)) != len(found) or not is_list:
         raise ValueError(
             f"dependencies is {offsets!r}; expected different whole numbers other than 0, such as "
             "(-1, 1) for the labels before and after"

@@ -201,10 +201,11 @@ class GPSL(ChainLabeler):
         offsets = check_offsets(self.dependencies)
         check_choice("missing", self.missing, MISSING)
         check_choice("prediction", self.prediction, PREDICTIONS)
+        check_choice("decode", self.decode, ("viterbi", "marginal"))
         check_choice("inducing_method", self.inducing_method, ("pivoted", "kmeans"))
         for name in ("variance", "dependency_variance", "tol", "max_memory"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         for name in ("max_iter", "rank", "points"):
             require_positive(name, getattr(self, name))
         far = max(map(abs, offsets), default=0)
@@ -229,6 +230,8 @@ class GPSL(ChainLabeler):
         rule: Expectation,
     ) -> FeatureMap:
         kernel = kernel_from_text(self.kernel) if isinstance(self.kernel, str) else self.kernel
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"kernel is {kernel!r}; expected a kernel or its text")
         kernel.check()
         if isinstance(kernel, Linear) and self.inducing is None:
             return LinearMap(groups)
@@ -745,7 +748,10 @@ def column_groups(
     if isinstance(groups, str):
         if names is None:
             raise ValueError("groups is a text, and X holds numbers without names; give a list")
-        pattern = re.compile(r"[^:=]*" if groups == "auto" else groups)
+        try:
+            pattern = re.compile(r"[^:=]*" if groups == "auto" else groups)
+        except re.error as error:
+            raise ValueError(f"groups is {groups!r}, no regular expression: {error}") from error
         found = [match.group() if (match := pattern.search(name)) else "" for name in names]
     else:
         found = list(map(str, groups))
@@ -830,7 +836,8 @@ def choose_scales(
 ) -> Scales:
     """The scales with the least log loss of the labels that are known, for held-out scores (N, C).
 
-    With fewer than two sequences nothing is held out, and the scales are 1.
+    With fewer than two sequences nothing is held out, and the scales are 1; so they are where no
+    label is known that counts.
     """
     assert batch.allowed is not None
     if batch.layout.n_sequences < 2 or held_out.shape[-1] < 2:
@@ -838,6 +845,8 @@ def choose_scales(
     known = (batch.allowed.sum(-1) == 1).nonzero().squeeze(-1)
     labels = batch.allowed[known].to(torch.int64).argmax(-1)
     weights = batch.weights[batch.layout.sequence[known]]
+    if not float(weights.sum()) > 0:
+        return Scales()
     deps = Dependencies(offsets, batch.layout)
 
     def loss(logs: np.ndarray) -> float:
