@@ -97,6 +97,8 @@ def refitted(
         solver.learned = torch.zeros_like(solver.learned)
         solver.progress = False
         start = replace(posterior, curvature=posterior.curvature[keep])
-        refit, _ = solver.solve(posterior.log_variance, start)
+        refit, trace = solver.solve(posterior.log_variance, start)
+        if trace.interrupted:
+            raise KeyboardInterrupt
         found[tokens] = local.select(tokens).times(refit.mean)
     return found

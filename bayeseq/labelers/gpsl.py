@@ -189,8 +189,12 @@ class GPSL(ChainLabeler):
             )
         scales = Scales()
         if self.calibrate and self.prediction == "chain" and not trace.interrupted:
-            held_out = self._held_out(model, posterior, features, batch, offsets, rule)
-            scales = choose_scales(held_out, dependency_weights(posterior, offsets), batch, offsets)
+            try:
+                held_out = self._held_out(model, posterior, features, batch, offsets, rule)
+                g = dependency_weights(posterior, offsets)
+                scales = choose_scales(held_out, g, batch, offsets)
+            except KeyboardInterrupt:
+                trace = replace(trace, converged=False, interrupted=True)
         learned = self._hyperparameters(feature_map, posterior, scales, groups, names, offsets)
         result = self._result(trace, learned)
         self.feature_map_, self.posterior_, self.scales_ = feature_map, posterior, scales
@@ -263,7 +267,9 @@ class GPSL(ChainLabeler):
         model = self._model(linear, *linear.features(batch.features), batch, offsets)
         solver = self._solver(model, offsets, rule)
         solver.family = replace(solver.family, kind="diagonal")
-        posterior, _ = solver.solve(self._start(model, offsets))
+        posterior, trace = solver.solve(self._start(model, offsets))
+        if trace.interrupted:
+            raise KeyboardInterrupt
         variance = posterior.log_variance[: groups.max() + 1].exp().mean(-1).numpy()
         return variance / variance[groups].mean()
 
@@ -357,7 +363,11 @@ class GPSL(ChainLabeler):
         """Variational EM in the kernel's shape: raise the bound by gradients through Φ with the
         posterior held, then fit the posterior anew; as long as that raises the bound."""
         while not trace.interrupted:
-            found = raise_bound(feature_map, model, posterior, batch.features[model.rows], rule)
+            try:
+                found = raise_bound(feature_map, model, posterior, batch.features[model.rows], rule)
+            except KeyboardInterrupt:
+                trace = replace(trace, converged=False, interrupted=True)
+                break
             if found is None:
                 break
             features, residual = found.features(batch.features)

@@ -1,5 +1,6 @@
 """GPSL's behaviour: what it learns, what it promises of its answers, and hard inputs."""
 
+import dataclasses
 import io
 import warnings
 
@@ -9,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayeseq import GPSL, DataError
 from bayeseq.inference.variational import Solver
+from bayeseq.labelers import gpsl
 from tests.labelers.conformance import NEW, X, Y, assert_same, easy_task
 
 TRAIN, TEST = easy_task(0, 40), easy_task(1, 60)
@@ -341,6 +343,29 @@ def test_an_interrupt_keeps_what_was_learned(monkeypatch):
     monkeypatch.undo()
     check(model, TEST[0])
     assert model.score(*TEST) > 0.7
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_an_interrupt_while_scales_are_chosen_keeps_the_posterior(covariance, monkeypatch):
+    expected = fit(covariance=covariance, calibrate=False)
+    refits, solve = [], Solver.solve
+
+    def interrupted(self, *args, **kwargs):
+        found, trace = solve(self, *args, **kwargs)
+        refit = not bool(self.learned.any())
+        refits.extend([self] * refit)
+        return found, dataclasses.replace(trace, interrupted=refit)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Solver, "solve", interrupted)
+    monkeypatch.setattr(gpsl, "choose_scales", stop)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = fit(covariance=covariance)
+    assert len(refits) == {"full": 0, "diagonal": 1}[covariance]
+    assert model.result_.interrupted
+    assert_same(model.predict_proba(TEST[0]), expected.predict_proba(TEST[0]))
 
 
 def test_max_iter_is_told():
