@@ -34,6 +34,7 @@ ROOMS = {
     "diagnostics": ["data.schemes", "data.errors"],
     "plots": ["diagnostics"],
     "report": ["*"],
+    "experiments": ["*"],
     "cli": ["*"],
     "__init__": ["*"],
 }

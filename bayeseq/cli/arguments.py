@@ -91,6 +91,22 @@ _DEMO_EXAMPLES = """\
 example:
   bayeseq demo -o pictures/
 """
+_REPRODUCE = """\
+Run a published experiment again, beside python-crfsuite with its penalty cross-validated.
+
+  gpsl-table1    error, log loss and calibration of GPSL1, GPSL2 and GPSL4 on four tasks
+  gpsl-table2    training time
+  gpsl-table3    Algorithm 2 against Viterbi and other ways to predict
+  gpsl-figure2   missing training labels
+  gpsl-kernels   other kernels, bounds and covariances
+
+Prints tables and writes them, with all records, into a folder.
+"""
+_REPRODUCE_EXAMPLES = """\
+examples:
+  bayeseq reproduce gpsl-table1 --jobs 2
+  bayeseq reproduce gpsl-table1 --tasks segmentation --protocols gpstruct
+"""
 _SOURCE = 'a column file, "-" for standard input, or dataset:NAME[:PART] (default part: {})'
 
 
@@ -112,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(verbs)
     _add_datasets(verbs)
     _add_demo(verbs)
+    _add_reproduce(verbs)
     return parser
 
 
@@ -236,6 +253,25 @@ def _add_demo(verbs: Any) -> None:
         metavar="DIR",
         default="bayeseq-demo",
         help="folder for the pictures (default: bayeseq-demo)",
+    )
+    _add_quiet(parser)
+
+
+def _add_reproduce(verbs: Any) -> None:
+    parser = _verb(verbs, "reproduce", _REPRODUCE, _REPRODUCE_EXAMPLES)
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="one of those above")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default="benchmarks/results",
+        help="folder for the results (default: benchmarks/results)",
+    )
+    parser.add_argument("--tasks", metavar="NAMES", help="some of the tasks, by commas")
+    parser.add_argument("--protocols", metavar="NAMES", help="gpstruct, random, or both by a comma")
+    parser.add_argument("--splits", metavar="N", type=_positive, help="only the first N splits")
+    parser.add_argument(
+        "-j", "--jobs", metavar="N", type=_positive, default=1, help="processes at once (default: 1)"
     )
     _add_quiet(parser)
 

@@ -571,6 +571,12 @@ class GPSL(ChainLabeler):
             return _possible(deps.gibbs(f, g, generator, batch.allowed).mean(0), batch)
         return _possible(self._refined(batch, deps).proba, batch)
 
+    def refined_scores(self, X: Iterable[Any], given: Labels | None = None) -> RefinedScores:
+        """Algorithm 2 of [gpsl] on sequences, all at once, with the sweeps it took; its rows are the
+        tokens in packed order."""
+        batch = self._batch(X, given)
+        return self._refined(batch, Dependencies(check_offsets(self.dependencies), batch.layout))
+
     def _refined(self, batch: SequenceBatch, deps: Dependencies) -> RefinedScores:
         local, residual = self._local(batch)
         mean, variance = self.posterior_.scores(local, residual)

@@ -1,0 +1,225 @@
+"""What the experiments share: tasks and splits, the CRF to compare with, scores, reports."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from tqdm import tqdm
+
+from bayeseq.data import DataError, load_dataset
+from bayeseq.diagnostics import evaluate
+from bayeseq.diagnostics.tables import aligned
+
+TASKS = ("basenp", "chunking", "segmentation", "japanesene")
+NAMES = {
+    "basenp": "Base NP",
+    "chunking": "Chunking",
+    "segmentation": "Segmentation",
+    "japanesene": "Japanese NE",
+}
+N_SPLITS = {"gpstruct": 5, "random": 10}
+
+
+class Case(NamedTuple):
+    """One partition of one task."""
+
+    task: str
+    protocol: str
+    split: int
+
+
+class Data(NamedTuple):
+    """Training and test sequences of a case."""
+
+    X: list[Any]
+    y: list[list[Any]]
+    X_test: list[Any]
+    y_test: list[list[Any]]
+
+
+def load(case: Case) -> Data:
+    """The sequences of a case."""
+    options = {"seed": 0} if case.protocol == "random" else {}
+    dataset = load_dataset(case.task, protocol=case.protocol, **options)
+    X, y = dataset.features("all"), dataset.labels("all")
+    split = dataset.splits[case.split]
+    return Data(
+        [X[i] for i in split.train],
+        [list(y[i]) for i in split.train],
+        [X[i] for i in split.test],
+        [list(y[i]) for i in split.test],
+    )
+
+
+class Scores(NamedTuple):
+    """How well test labels were predicted; log loss without labels that training did not show."""
+
+    error: float
+    log_loss: float
+    ece: float
+    ece_floor: float
+
+
+def scored(data: Data, labels: Any, proba: Any, classes: Sequence[str]) -> Scores:
+    """The scores of predicted labels and probabilities."""
+    found = evaluate(data.y_test, labels, proba, list(classes), entities=False, bootstrap=2)
+    assert found.probabilities is not None
+    p = found.probabilities
+    return Scores(found.token_error, p.log_loss, p.ece, p.ece_floor)
+
+
+class CRFsuite:
+    """python-crfsuite with its penalty chosen by inner cross-validation, as a user would.
+
+    `c2` is the candidate with the least mean log loss over `folds` folds of the training sequences.
+    """
+
+    candidates = (0.03, 0.1, 0.3, 1.0, 3.0)
+
+    def __init__(self, folds: int = 4, c2: float | None = None) -> None:
+        self.folds, self.c2 = folds, c2
+
+    def fit(self, X: Sequence[Any], y: Sequence[Sequence[str]]) -> CRFsuite:
+        """Choose the penalty, then train on everything."""
+        if self.c2 is None:
+            losses = [self._loss(X, y, c2) for c2 in self.candidates]
+            self.c2 = self.candidates[int(np.argmin(losses))]
+        began = time.process_time()
+        self.tagger, self._content = _trained(X, y, self.c2)  # the tagger reads from the bytes
+        self.seconds = time.process_time() - began
+        self.classes = sorted(self.tagger.labels())
+        return self
+
+    def _loss(self, X: Sequence[Any], y: Sequence[Sequence[str]], c2: float) -> float:
+        total, count = 0.0, 0
+        for fold in range(self.folds):
+            inner = [i for i in range(len(X)) if i % self.folds != fold]
+            model = CRFsuite(c2=c2).fit([X[i] for i in inner], [y[i] for i in inner])
+            number = {label: c for c, label in enumerate(model.classes)}
+            for i in range(fold, len(X), self.folds):
+                for row, label in zip(model.predict_proba([X[i]])[0], y[i], strict=True):
+                    if label in number:
+                        total -= np.log(max(row[number[label]], 1e-12))
+                        count += 1
+        return total / max(count, 1)
+
+    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
+        """(T, C) marginals of each sequence."""
+        found = []
+        for x in X:
+            self.tagger.set(x)
+            rows = [[self.tagger.marginal(c, t) for c in self.classes] for t in range(len(x))]
+            found.append(np.array(rows).reshape(len(x), len(self.classes)))
+        return found
+
+    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+        """The most probable labelling of each sequence."""
+        return [self.tagger.tag(x) for x in X]
+
+
+def _trained(X: Sequence[Any], y: Sequence[Sequence[str]], c2: float) -> tuple[Any, bytes]:
+    try:
+        import pycrfsuite
+    except ImportError as error:
+        raise DataError(
+            "the experiments compare with python-crfsuite, which is not installed; "
+            "install bayeseq[bench]"
+        ) from error
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for x, labels in zip(X, y, strict=True):
+        trainer.append(x, labels)
+    trainer.set_params({"c1": 0.0, "c2": c2, "feature.possible_transitions": False})
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model")
+        trainer.train(path)
+        content = Path(path).read_bytes()
+    tagger = pycrfsuite.Tagger()
+    tagger.open_inmemory(content)
+    return tagger, content
+
+
+Item = TypeVar("Item")
+
+
+def run_all(
+    work: Callable[[Item], dict[str, Any]], items: Sequence[Item], jobs: int, quiet: bool
+) -> list[dict[str, Any]]:
+    """The records of all pieces of work, some at once in processes of one thread each."""
+    bar = tqdm(total=len(items), disable=True if quiet else None, unit="run")
+    found = []
+    with bar:
+        if jobs == 1:
+            for item in items:
+                found.append(work(item))
+                bar.update()
+            return found
+        with ProcessPoolExecutor(
+            jobs, mp_context=get_context("spawn"), initializer=_alone
+        ) as pool:
+            for record in pool.map(work, items):
+                found.append(record)
+                bar.update()
+    return found
+
+
+def _alone() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+
+
+@dataclass
+class Report:
+    """What an experiment found: records, tables in words, and where it was run."""
+
+    name: str
+    command: str
+    tables: list[str] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    picture: Callable[[Path], None] | None = None
+
+    def write(self, folder: Path) -> list[Path]:
+        """A JSON file with everything, a text file with the tables, maybe a picture."""
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "experiment": self.name,
+            "command": self.command,
+            "machine": f"{platform.machine()}, {platform.system()}, {torch.get_num_threads()} threads",
+            "versions": {
+                name: version(name)
+                for name in ("bayeseq", "torch", "scipy", "scikit-learn", "python-crfsuite")
+            },
+            "records": self.records,
+        }
+        paths = [folder / f"{self.name}.json", folder / f"{self.name}.txt"]
+        paths[0].write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        paths[1].write_text(f"{self.command}\n\n" + "\n\n".join(self.tables) + "\n", encoding="utf-8")
+        if self.picture is not None:
+            paths.append(folder / f"{self.name}.png")
+            self.picture(paths[-1])
+        return paths
+
+
+def table(rows: Sequence[Sequence[str]], title: str) -> str:
+    """A titled table of aligned columns."""
+    return f"{title}\n{aligned(rows)}"
+
+
+def mean_sd(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
+    """The mean ± standard deviation over partitions."""
+    array = scale * np.asarray(values)
+    sd = array.std(ddof=1) if len(array) > 1 else 0.0
+    return f"{array.mean():.{digits}f}±{sd:.{digits}f}"
