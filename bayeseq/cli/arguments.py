@@ -271,7 +271,12 @@ def _add_reproduce(verbs: Any) -> None:
     parser.add_argument("--protocols", metavar="NAMES", help="gpstruct, random, or both by a comma")
     parser.add_argument("--splits", metavar="N", type=_positive, help="only the first N splits")
     parser.add_argument(
-        "-j", "--jobs", metavar="N", type=_positive, default=1, help="processes at once (default: 1)"
+        "-j",
+        "--jobs",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="processes at once (default: 1)",
     )
     _add_quiet(parser)
 

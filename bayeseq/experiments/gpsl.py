@@ -46,7 +46,7 @@ PUBLISHED_SECONDS = {  # [gpsl] Table 2
     "GPSL2": (6690, 1350, 19.6, 1560),
     "GPSL4": (7250, 1710, 22.8, 1930),
 }
-QUIET = {"progress": False}
+QUIET: dict[str, Any] = {"progress": False}
 
 
 class _Work(NamedTuple):
@@ -85,8 +85,9 @@ def table1(
     jobs: int = 1,
     quiet: bool = False,
 ) -> Report:
-    """Error, log loss and calibration of GPSL1, 2, 4 and a cross-validated CRF on the four tasks."""
-    models = {"CRFsuite": {}} | {name: {"dependencies": o} for name, o in OFFSETS.items()}
+    """Error, log loss and calibration of GPSL1, 2, 4 and a cross-validated CRF on four tasks."""
+    models: dict[str, dict[str, Any]] = {"CRFsuite": {}}
+    models |= {name: {"dependencies": o} for name, o in OFFSETS.items()}
     work = [
         _Work(Case(task, protocol, split), model, params)
         for protocol in protocols
@@ -98,7 +99,9 @@ def table1(
     for protocol in protocols:
         chosen = [r for r in report.records if r["protocol"] == protocol]
         n = len({r["split"] for r in chosen})
-        report.tables += _score_tables(chosen, list(models), tasks, f"{protocol} protocol, {n} splits")
+        report.tables += _score_tables(
+            chosen, list(models), tasks, f"{protocol} protocol, {n} splits"
+        )
     return report
 
 
@@ -149,8 +152,10 @@ def table2(
     jobs: int = 1,
     quiet: bool = False,
 ) -> Report:
-    """Training time of GPSL with learned hyper-parameters, beside one CRFsuite fit of the same data."""
-    settings = {name: {"dependencies": offsets} for name, offsets in OFFSETS.items()}
+    """Training time of GPSL with learned hyper-parameters, beside one CRFsuite fit."""
+    settings: dict[str, dict[str, Any]] = {
+        name: {"dependencies": offsets} for name, offsets in OFFSETS.items()
+    }
     settings["GPSL1, diagonal"] = {"dependencies": (-1,), "covariance": "diagonal"}
     settings["GPSL2, diagonal"] = {"dependencies": (-1, 1), "covariance": "diagonal"}
     work = [
@@ -220,7 +225,10 @@ def table3(
     ):
         rows = [["", *(NAMES[task] for task in tasks)]]
         for way in WAYS:
-            cells = [mean_sd([r[way][score] for r in found if r["task"] == t], scale, digits) for t in tasks]
+            cells = [
+                mean_sd([r[way][score] for r in found if r["task"] == t], scale, digits)
+                for t in tasks
+            ]
             rows.append([way, *cells])
         report.tables.append(table(rows, f"GPSL1, {title}"))
     iterations = [
@@ -280,7 +288,8 @@ def figure2(
 ) -> Report:
     """Error as training labels go missing: GPSL, and what a CRFsuite user can do."""
     models: dict[str, dict[str, Any]] = {
-        name: {"dependencies": offsets, "covariance": "diagonal"} for name, offsets in OFFSETS.items()
+        name: {"dependencies": offsets, "covariance": "diagonal"}
+        for name, offsets in OFFSETS.items()
     }
     models["GPSL1, expected labels"] = {**models["GPSL1"], "missing": "expect"}
     models |= {name: {} for name in STRATEGIES}
@@ -380,8 +389,9 @@ def _draw_figure2(
         by_split = {model: np.array(rows).T for model, rows in errors.items()}
         plot_missing_labels(FRACTIONS, by_split, ax)
         ax.set_title(NAMES[task])
-        if k:
-            ax.get_legend().remove()
+        legend = ax.get_legend()
+        if k and legend is not None:
+            legend.remove()
     figure.savefig(path, dpi=110)
 
 
@@ -396,7 +406,7 @@ def kernels(
     jobs: int = 1,
     quiet: bool = False,
 ) -> Report:
-    """GPSL1 with linear, polynomial and RBF kernels, with and without feature groups, and by bound."""
+    """GPSL1 with other kernels, groups, bounds and covariances, and without calibration."""
     models: dict[str, dict[str, Any]] = {
         "CRFsuite": {},
         "linear": {},
@@ -420,7 +430,9 @@ def kernels(
     rows = [["", *(NAMES[task] for task in tasks)]]
     for model in models:
         seconds = [
-            mean_sd([r["cpu"] for r in report.records if (r["model"], r["task"]) == (model, t)], 1, 1)
+            mean_sd(
+                [r["cpu"] for r in report.records if (r["model"], r["task"]) == (model, t)], 1, 1
+            )
             for t in tasks
         ]
         rows.append([model, *seconds])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import tempfile
 import time
@@ -53,8 +54,8 @@ class Data(NamedTuple):
 
 def load(case: Case) -> Data:
     """The sequences of a case."""
-    options = {"seed": 0} if case.protocol == "random" else {}
-    dataset = load_dataset(case.task, protocol=case.protocol, **options)
+    seed = 0 if case.protocol == "random" else None
+    dataset = load_dataset(case.task, protocol=case.protocol, seed=seed)
     X, y = dataset.features("all"), dataset.labels("all")
     split = dataset.splits[case.split]
     return Data(
@@ -167,9 +168,7 @@ def run_all(
                 found.append(work(item))
                 bar.update()
             return found
-        with ProcessPoolExecutor(
-            jobs, mp_context=get_context("spawn"), initializer=_alone
-        ) as pool:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
             for record in pool.map(work, items):
                 found.append(record)
                 bar.update()
@@ -197,7 +196,7 @@ class Report:
         content = {
             "experiment": self.name,
             "command": self.command,
-            "machine": f"{platform.machine()}, {platform.system()}, {torch.get_num_threads()} threads",
+            "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
             "versions": {
                 name: version(name)
                 for name in ("bayeseq", "torch", "scipy", "scikit-learn", "python-crfsuite")
@@ -206,7 +205,9 @@ class Report:
         }
         paths = [folder / f"{self.name}.json", folder / f"{self.name}.txt"]
         paths[0].write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        paths[1].write_text(f"{self.command}\n\n" + "\n\n".join(self.tables) + "\n", encoding="utf-8")
+        paths[1].write_text(
+            f"{self.command}\n\n" + "\n\n".join(self.tables) + "\n", encoding="utf-8"
+        )
         if self.picture is not None:
             paths.append(folder / f"{self.name}.png")
             self.picture(paths[-1])

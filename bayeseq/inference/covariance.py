@@ -1,9 +1,9 @@
 """The covariance of one label's weights in a variational Gaussian, in four families.
 
-The optimum of the bound over covariances has the form of Opper & Archambeau: with one curvature λ_n
-a token and prior precisions p_k, the precision of a label's weights is P = diag(p) + Ψᵀ diag(λ) Ψ, so
-N free numbers a label say it all. Families that leave entries of the covariance out take the part of
-P that they keep, which is the optimum among them:
+The optimum of the bound over covariances has the form of Opper & Archambeau: with one curvature
+λ_n a token and prior precisions p_k, the precision of a label's weights is P = diag(p) + Ψᵀ
+diag(λ) Ψ, so N free numbers a label say it all. Families that leave entries of the covariance out
+take the part of P that they keep, which is the optimum among them:
 
 - "full": S = P⁻¹, by a D × D or an N × N factorisation, whichever is the smaller;
 - "block": the weights of the features as "full", those of the dependencies independent of them and
@@ -52,13 +52,12 @@ class LabelCovariance(ABC):
 
     def between(self, left: Design, right: Design) -> Tensor:
         """(n, m) the covariance of the scores of some rows with those of others."""
-        dense = right.matrix.toarray() if right.sparse else right.matrix
-        return left.times(self.times(torch.from_numpy(np.ascontiguousarray(dense.T))))
+        return left.times(self.times(torch.from_numpy(np.ascontiguousarray(right.dense().T))))
 
 
 class ByColumns(LabelCovariance):
-    """S from the D × D precision. Columns of which the data says next to nothing (their share of the
-    precision is below `negligible` of the prior's) are taken as independent of the others."""
+    """S from the D × D precision. Columns of which the data says next to nothing (their share of
+    the precision is below `negligible` of the prior's) are taken as independent of the others."""
 
     def __init__(
         self, design: Design, curvature: Tensor, precision: Tensor, negligible: float = 0.0
@@ -105,8 +104,8 @@ class ByColumns(LabelCovariance):
 
 class ByRows(LabelCovariance):
     """S from an N × N factorisation: S = T − T Ψᵀ R Ψ T with T = diag(p)⁻¹, K = Ψ T Ψᵀ and
-    R = Λ^½ (I + Λ^½ K Λ^½)⁻¹ Λ^½. No division by a curvature that may be zero. Rows that say next to
-    nothing (λ_n K_nn below `negligible`) are left out."""
+    R = Λ^½ (I + Λ^½ K Λ^½)⁻¹ Λ^½. No division by a curvature that may be zero. Rows that say next
+    to nothing (λ_n K_nn below `negligible`) are left out."""
 
     def __init__(
         self,
@@ -236,7 +235,7 @@ def _leading(design: Design, curvature: Tensor, scale: Tensor, rank: int) -> Ten
     """(D, r) the leading eigenvectors of diag(s) Ψᵀ diag(λ) Ψ diag(s), times the roots of their
     eigenvalues; all of them where there are no more than `rank`."""
     D = design.shape[1]
-    if D <= rank:
+    if rank >= D:
         gram = design.columns_gram(curvature) * scale * scale.unsqueeze(-1)
         values, vectors = np.linalg.eigh(gram.numpy())
         return torch.from_numpy(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -328,7 +327,9 @@ class CovarianceFamily:
         columns = zip(curvature.T.contiguous(), precision.T.contiguous(), strict=True)
         return in_threads(lambda column: self._of_label(*column, gram), columns, self.n_threads)
 
-    def _of_label(self, curvature: Tensor, precision: Tensor, gram: Tensor | None) -> LabelCovariance:
+    def _of_label(
+        self, curvature: Tensor, precision: Tensor, gram: Tensor | None
+    ) -> LabelCovariance:
         if self.kind == "diagonal":
             return Diagonal(self.design, curvature, precision)
         if self.kind == "lowrank":

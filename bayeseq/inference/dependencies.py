@@ -1,17 +1,18 @@
 """From label dependencies to a distribution over labellings.
 
-Scores of single labels f (N, C) and, for each offset o of a set S, scores g_o[a, c] of label c where the
-token o places further on has label a, define conditionals p(y_n | rest) = softmax_c(f[n, c] +
-Σ_o g_o[y_{n+o}, c]) ([gpsl] eq. 4). What joint distribution they stand for depends on S:
+Scores of single labels f (N, C) and, for each offset o of a set S, scores g_o[a, c] of label c
+where the token o places further on has label a, define conditionals p(y_n | rest) = softmax_c(f[n,
+c] + Σ_o g_o[y_{n+o}, c]) ([gpsl] eq. 4). What joint distribution they stand for depends on S:
 
 - all offsets on one side: a directed chain, exactly. Each token is drawn given those before it.
-- offsets on both sides: an undirected chain whose conditionals these are, if g_{+o} is the transpose of
-  g_{−o}. Pseudo-likelihood learns them apart, so their mean is taken, which is the nearest consistent
-  pair. Evidence then passes along the chain once, where iterating the conditionals to and fro counts
-  it twice.
+- offsets on both sides: an undirected chain whose conditionals these are, if g_{+o} is the
+  transpose of g_{−o}. Pseudo-likelihood learns them apart, so their mean is taken, which is the
+  nearest consistent pair. Evidence then passes along the chain once, where iterating the
+  conditionals to and fro counts it twice.
 
-Both are answered exactly for offsets up to 2, by chains over labels or over label pairs. For any other
-set there is Gibbs sampling of the conditionals as they are, and the paper's own iteration (`rns`).
+Both are answered exactly for offsets up to 2, by chains over labels or over label pairs. For any
+other set there is Gibbs sampling of the conditionals as they are, and the paper's own iteration
+(`rns`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Dependencies:
     # ---- exact, for offsets up to 2 -------------------------------------------------------------
 
     def marginals(self, f: Tensor, g: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(…, N, C) label probabilities; f (…, N, C), g (…, R, C, C) in the order of the offsets."""
+        """(…, N, C) label probabilities; f (…, N, C), g (…, R, C, C) in the order of the
+        offsets."""
         C = f.shape[-1]
         found = forward_backward(self.chain(f, g, allowed)).unary
         if self.order == 2:
@@ -140,7 +142,8 @@ class Dependencies:
         return slice(self.layout.n_tokens - self.layout.n_pairs, self.layout.n_tokens)
 
     def _second_order(self, f: Tensor, A: Tensor, A2: Tensor, allowed: Tensor | None) -> Chain:
-        """States (a, b) = (y_{t−1}, y_t); a first token has a = 0, as if label 0 stood before it."""
+        """States (a, b) = (y_{t−1}, y_t); a first token has a = 0, as if label 0 stood before
+        it."""
         layout, C = self.layout, f.shape[-1]
         pair = f.unsqueeze(-2).expand(*f.shape[:-1], C, C).clone()  # [a, b]
         pair[..., self._inner, :, :] += A.unsqueeze(-3)
@@ -187,8 +190,8 @@ class Dependencies:
         warmup: int = 50,
         sweeps: int = 100,
     ) -> Tensor:
-        """(S, N, C) label probabilities by Gibbs sampling, one chain for each of S draws of f (S, N, C)
-        and g (S, R, C, C). What is averaged are the conditionals, not the labels drawn."""
+        """(S, N, C) label probabilities by Gibbs sampling, one chain for each of S draws of f (S,
+        N, C) and g (S, R, C, C). What is averaged are the conditionals, not the labels drawn."""
         if allowed is not None:
             f = f.masked_fill(~allowed, -torch.inf)
         _, position = self.layout.token_index
@@ -233,7 +236,8 @@ def _draw(p: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _log_sums(f: Tensor, A: Tensor) -> Tensor:
-    """(…, n, K) log Σ_c exp(f[n, c] + A[k, c]) for f (…, n, C), A (…, K, C), by a matrix product."""
+    """(…, n, K) log Σ_c exp(f[n, c] + A[k, c]) for f (…, n, C), A (…, K, C), by a matrix
+    product."""
     f_max = f.amax(-1, keepdim=True)
     A_max = A.amax(-1, keepdim=True)
     sums = (f - f_max).exp() @ (A - A_max).exp().transpose(-1, -2)
@@ -268,10 +272,10 @@ def refine(
 ) -> RefinedScores:
     """Refined normalised scores ([gpsl] Algorithm 2): all tokens at once, until nothing changes.
 
-    Without `softmax`, as the paper: softmax(mean + variance / 2). With it, `softmax(mean, variance)`
-    stands for E_q[softmax] inside the iteration, and the variances of the dependencies are weighed by
-    the squares of the beliefs. Where the scores swing between two states, steps are halved, and again
-    if they go on.
+    Without `softmax`, as the paper: softmax(mean + variance / 2). With it, `softmax(mean,
+    variance)` stands for E_q[softmax] inside the iteration, and the variances of the dependencies
+    are weighed by the squares of the beliefs. Where the scores swing between two states, steps are
+    halved, and again if they go on.
     """
 
     def answer(mean: Tensor, variance: Tensor) -> Tensor:

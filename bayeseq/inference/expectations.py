@@ -4,9 +4,10 @@ For f_c ~ N(m_c, v_c), c = 1 … C, every rule gives a value h(m, v) for E[log �
 derivatives that the variational solver lives on: p = ∂h/∂m, a probability vector, and λ = 2 ∂h/∂v,
 the curvature that each label's precision receives.
 
-- "exact": the expectation itself, by quadrature: Gauss–Hermite on f_1 − f_0 for two labels, where it
-  is exact to rounding, else a fixed set of scrambled quasi-Monte Carlo points, so that the value is a
-  smooth deterministic function of m and v. p = E[π], λ = E[π (1 − π)] for π = softmax(f).
+- "exact": the expectation itself, by quadrature: Gauss–Hermite on f_1 − f_0 for two labels, where
+  it is exact to rounding, else a fixed set of scrambled quasi-Monte Carlo points, so that the
+  value is a smooth deterministic function of m and v. p = E[π], λ = E[π (1 − π)] for π =
+  softmax(f).
 - "tilted": the upper bound of Knowles & Minka (2011), in closed form but for a small fixed point.
 - "jensen": log Σ exp(m + v / 2), the bound of [gpsl] eq. 9; the loosest.
 """

@@ -1,8 +1,9 @@
 """What a posterior would say of training sequences if it had not seen them.
 
-Each sequence's likelihood entered a Gaussian posterior as a Gaussian factor: curvatures λ and gradients
-ω (Y − p). Taking the factors of one sequence out again leaves the posterior that the other sequences
-give, to first order, without fitting anything anew: with V = Ψ_i S Ψ_iᵀ at the rows of sequence i,
+Each sequence's likelihood entered a Gaussian posterior as a Gaussian factor: curvatures λ and
+gradients ω (Y − p). Taking the factors of one sequence out again leaves the posterior that the
+other sequences give, to first order, without fitting anything anew: with V = Ψ_i S Ψ_iᵀ at the
+rows of sequence i,
 
     S_{−i} Ψ_iᵀ = S Ψ_iᵀ (I − ΛV)⁻¹,    w_{−i} = w − S_{−i} Ψ_iᵀ ω (Y − p).
 """
@@ -19,8 +20,8 @@ import torch
 from torch import Tensor
 
 from bayeseq.inference.covariance import Block, LabelCovariance
-from bayeseq.kernels.design import Design
 from bayeseq.inference.variational import GaussianPosterior, SoftmaxModel, Solver
+from bayeseq.kernels.design import Design
 
 
 def leave_one_out(
@@ -33,8 +34,8 @@ def leave_one_out(
     """(N, C) the mean scores of all tokens by their features alone, each without its own sequence.
 
     `gradient` (n, C) is ω (Y − p) at the rows of the model; `local` (N, D) is the design of all
-    tokens with no dependency in it; `rows` holds, for each sequence, the rows of its labelled tokens in
-    the model and of all its tokens in `local`.
+    tokens with no dependency in it; `rows` holds, for each sequence, the rows of its labelled
+    tokens in the model and of all its tokens in `local`.
     """
     found = local.times(posterior.mean)
     for seen, tokens in rows:
@@ -62,8 +63,7 @@ def _features(S: LabelCovariance) -> LabelCovariance:
 def _stack(first: Design, second: Design) -> sp.csr_matrix | np.ndarray:
     if first.sparse and second.sparse:
         return sp.vstack([first.matrix, second.matrix], format="csr")
-    parts = [part.matrix.toarray() if part.sparse else part.matrix for part in (first, second)]
-    return np.concatenate(parts)
+    return np.concatenate([first.dense(), second.dense()])
 
 
 def refitted(
@@ -75,8 +75,8 @@ def refitted(
     token_in: np.ndarray,
     folds: int = 4,
 ) -> Tensor:
-    """The same by fitting to the other sequences, a fold at a time, with the prior variances held: for
-    covariances that are no inverse of a precision, from which nothing can be taken out.
+    """The same by fitting to the other sequences, a fold at a time, with the prior variances held:
+    for covariances that are no inverse of a precision, from which nothing can be taken out.
 
     `seen_in` (n,) and `token_in` (N,) hold the sequence of each row of the model and of `local`.
     """

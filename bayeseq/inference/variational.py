@@ -1,21 +1,21 @@
 """The variational Gaussian posterior of a softmax model that is linear in its weights.
 
-The model: label scores Ψ W with W[k, c] ~ N(0, t[g(k), c]), where g(k) is the group of column k, and
-independent softmax likelihoods a row. The guide: independent Gaussians a label, N(w_c, S_c). The bound
-([gpsl] eqs. 8, 9):
+The model: label scores Ψ W with W[k, c] ~ N(0, t[g(k), c]), where g(k) is the group of column k,
+and independent softmax likelihoods a row. The guide: independent Gaussians a label, N(w_c, S_c).
+The bound ([gpsl] eqs. 8, 9):
 
     L = Σ_n ω_n ( Σ_c Y[n, c] m[n, c] − h(m_n, v_n) ) − KL(q ‖ p),
     m = Ψ W,  v[n, c] = ψ_nᵀ S_c ψ_n + r_n,
 
-with h the expectation of log Σ exp or a bound on it (`expectations`), Y the labels as indicators and
-ω_n row weights. Where only a set of labels is known, Y is the distribution over it that makes the bound
-largest, and its entropy is added.
+with h the expectation of log Σ exp or a bound on it (`expectations`), Y the labels as indicators
+and ω_n row weights. Where only a set of labels is known, Y is the distribution over it that makes
+the bound largest, and its entropy is added.
 
-The solver is coordinate ascent (Algorithm 1 of [gpsl]) in three moves, each of which can only raise L:
-covariances by their fixed point, a natural-gradient step that is halved where it would lower L; means
-by Newton steps, the linear systems by conjugate gradients through the design; and prior variances by
-MacKay's fixed point Σw² / Σ(1 − S/t), or, where that would lower L, by the exact maximum for the present
-posterior, (Σw² + ΣS) / count.
+The solver is coordinate ascent (Algorithm 1 of [gpsl]) in three moves, each of which can only
+raise L: covariances by their fixed point, a natural-gradient step that is halved where it would
+lower L; means by Newton steps, the linear systems by conjugate gradients through the design; and
+prior variances by MacKay's fixed point Σw² / Σ(1 − S/t), or, where that would lower L, by the
+exact maximum for the present posterior, (Σw² + ΣS) / count.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tqdm import tqdm
 
 from bayeseq.chain.threads import one_thread
 from bayeseq.inference.covariance import CovarianceFamily, LabelCovariance
-from bayeseq.kernels.design import Design
 from bayeseq.inference.expectations import Expectation, Jensen, LogSumExp, tilt
+from bayeseq.kernels.design import Design
 
 LARGEST_VARIANCE, SMALLEST_VARIANCE = 1e4, 1e-8
 """Prior variances stay between these: a group of no use would otherwise go to zero for ever."""
@@ -205,9 +205,9 @@ class Solver:
         return self._state(curvature, precision, log_variance, mean)
 
     def _sweep(self, state: _State, learn: bool, stretch: float) -> tuple[_State | None, float]:
-        """The next state, or None where nothing raises the bound any more, and how far to stretch the
-        next move of the prior variances: their fixed point closes in slowly, always from one side, so
-        moves that raise the bound grow longer."""
+        """The next state, or None where nothing raises the bound any more, and how far to stretch
+        the next move of the prior variances: their fixed point closes in slowly, always from one
+        side, so moves that raise the bound grow longer."""
         old, curvature = state.posterior, state.curvature
         proposals = [old.log_variance]
         if learn:
@@ -349,7 +349,7 @@ def _newton_step(
     by conjugate gradients with the diagonal of H before it."""
     omega = weights.unsqueeze(-1)
 
-    def times_H(x: Tensor) -> Tensor:
+    def times_hessian(x: Tensor) -> Tensor:
         ax = a * design.times(x)
         return precision * x + design.transpose_times(omega * (ax - a * ax.sum(-1, keepdim=True)))
 
@@ -360,7 +360,7 @@ def _newton_step(
     p, rz = z, float((r * z).sum())
     target = 1e-4 * rz  # a hundredth of the residual's length
     for _ in range(_CG_STEPS if rz > 0 else 0):
-        Hp = times_H(p)
+        Hp = times_hessian(p)
         alpha = rz / float((p * Hp).sum())
         x += alpha * p
         r -= alpha * Hp

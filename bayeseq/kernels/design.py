@@ -1,8 +1,10 @@
-"""The matrix that turns weights into scores, sparse or dense, and the products that inference needs."""
+"""The matrix that turns weights into scores, sparse or dense, and the products that inference
+needs."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +22,7 @@ class Design:
 
     def __init__(self, matrix: sp.csr_matrix | np.ndarray) -> None:
         self.sparse = sp.issparse(matrix)
-        self.matrix = sp.csr_matrix(matrix) if self.sparse else np.ascontiguousarray(matrix)
+        self.matrix: Any = sp.csr_matrix(matrix) if self.sparse else np.ascontiguousarray(matrix)
         self._splits: dict[int, tuple[Design, Design]] = {}
 
     @property
@@ -29,12 +31,16 @@ class Design:
         n, d = self.matrix.shape
         return int(n), int(d)
 
+    def dense(self) -> np.ndarray:
+        """Ψ as an array."""
+        return self.matrix.toarray() if self.sparse else self.matrix
+
     @cached_property
-    def _transposed(self) -> sp.csr_matrix | np.ndarray:
+    def _transposed(self) -> Any:
         return self.matrix.T.tocsr() if self.sparse else self.matrix.T
 
     @cached_property
-    def _squared(self) -> sp.csr_matrix | np.ndarray:
+    def _squared(self) -> Any:
         return self.matrix.multiply(self.matrix).tocsr() if self.sparse else self.matrix**2
 
     def times(self, weights: Tensor) -> Tensor:

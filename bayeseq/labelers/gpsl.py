@@ -572,8 +572,8 @@ class GPSL(ChainLabeler):
         return _possible(self._refined(batch, deps).proba, batch)
 
     def refined_scores(self, X: Iterable[Any], given: Labels | None = None) -> RefinedScores:
-        """Algorithm 2 of [gpsl] on sequences, all at once, with the sweeps it took; its rows are the
-        tokens in packed order."""
+        """Algorithm 2 of [gpsl] on sequences, all at once, with the sweeps it took; its rows are
+        the tokens in packed order."""
         batch = self._batch(X, given)
         return self._refined(batch, Dependencies(check_offsets(self.dependencies), batch.layout))
 

@@ -1,17 +1,18 @@
 """The Gaussian-process pseudo-likelihood model of [gpsl].
 
-Every token's label is a softmax given its features and the labels at fixed offsets from it (eqs. 4, 5):
+Every token's label is a softmax given its features and the labels at fixed offsets from it (eqs.
+4, 5):
 
     p(y_n | rest) = softmax_c( f[n, c] + Σ_{o ∈ S} g_o[y_{n+o}, c] )  at c = y_n.
 
-Both terms are linear in Gaussian weights: f = Φ W by a feature map Φ of the kernel, and g_o[a, c] is the
-weight of an indicator column "the token at offset o has label a". So the whole model is one softmax
-regression on the columns Ψ = [Φ, indicators], with a prior variance for each group of columns (eq. 6:
-those of the g_o are 1 there, here they may be learned).
+Both terms are linear in Gaussian weights: f = Φ W by a feature map Φ of the kernel, and g_o[a, c]
+is the weight of an indicator column "the token at offset o has label a". So the whole model is one
+softmax regression on the columns Ψ = [Φ, indicators], with a prior variance for each group of
+columns (eq. 6: those of the g_o are 1 there, here they may be learned).
 
-A neighbour outside the sequence, or with no known label, has no indicator. A token with no known label
-has no likelihood of its own. A token of which only a set of labels is known has the likelihood of the
-set.
+A neighbour outside the sequence, or with no known label, has no indicator. A token with no known
+label has no likelihood of its own. A token of which only a set of labels is known has the
+likelihood of the set.
 """
 
 from __future__ import annotations
@@ -135,8 +136,7 @@ class GPSLModel(LatentModel):
     @cached_property
     def _matrix(self) -> Tensor:
         """Ψ as a torch matrix: dense, as a Pyro program is for small data."""
-        matrix = self.design.matrix
-        return torch.from_numpy(matrix.toarray() if self.design.sparse else matrix)
+        return torch.from_numpy(self.design.dense())
 
 
 def with_dependencies(
