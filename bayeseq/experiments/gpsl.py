@@ -27,7 +27,8 @@ from bayeseq.experiments.setting import (
     scored,
     table,
 )
-from bayeseq.labelers.gpsl import GPSL, Scales
+from bayeseq.inference.scales import Scales
+from bayeseq.labelers.gpsl import GPSL
 from bayeseq.plots.missing import plot_missing_labels
 
 OFFSETS: dict[str, tuple[int, ...]] = {

@@ -146,3 +146,17 @@ def with_dependencies(
     if sp.issparse(features):
         return sp.hstack([features, dependencies], format="csr")
     return np.hstack([features, dependencies.toarray()])
+
+
+def without_dependencies(
+    features: sp.csr_matrix | np.ndarray, n_dependent: int
+) -> sp.csr_matrix | np.ndarray:
+    """Features with empty columns in place of the dependencies."""
+    return with_dependencies(features, sp.csr_matrix((features.shape[0], n_dependent)))
+
+
+def dependency_rows(weights: Tensor, offsets: tuple[int, ...]) -> Tensor:
+    """(…, R, C, C) the rows of (…, D, C) that belong to the dependencies."""
+    C = weights.shape[-1]
+    rows = weights[..., weights.shape[-2] - len(offsets) * C :, :]
+    return rows.reshape(*rows.shape[:-2], len(offsets), C, C)
