@@ -242,6 +242,14 @@ def require_scheme(data: TrainingData, scheme: str) -> None:
         )
 
 
+def possible_labels(data: TrainingData, scheme: str) -> torch.Tensor:
+    """(N, C) the labels that each token may have, as far as its neighbours and a scheme leave."""
+    batch, C = data.batch, len(data.labels.classes)
+    zeros = torch.zeros((batch.layout.n_tokens, C), dtype=torch.float64)
+    chain = constrain(Chain(zeros, zeros.new_zeros(C, C), batch.layout), allowed=batch.allowed)
+    return forward_backward(obey_scheme(chain, scheme, data.labels.classes)).unary > 0
+
+
 def require_positive(name: str, value: int) -> None:
     """Refuse a count below one."""
     if value < 1:

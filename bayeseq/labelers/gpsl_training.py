@@ -23,7 +23,7 @@ from bayeseq.kernels.design import Design
 from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap, exact_map
 from bayeseq.kernels.points import Method, choose_points
 from bayeseq.labelers.base import TrainingData
-from bayeseq.labelers.chain import require_positive
+from bayeseq.labelers.chain import possible_labels, require_positive
 from bayeseq.models.gpsl import GPSLModel, dependency_rows, known_labels, without_dependencies
 
 if TYPE_CHECKING:
@@ -61,9 +61,12 @@ class Training:
     """One fit of a GPSL with these settings."""
 
     def __init__(self, settings: GPSL, data: TrainingData, offsets: tuple[int, ...]) -> None:
-        assert data.batch.allowed is not None
-        self.settings, self.batch, self.offsets = settings, data.batch, offsets
-        self.allowed: Tensor = data.batch.allowed
+        batch = data.batch
+        if settings.scheme is not None:  # what a missing label may be, its neighbours tell
+            batch = replace(batch, allowed=possible_labels(data, settings.scheme))
+        assert batch.allowed is not None
+        self.settings, self.batch, self.offsets = settings, batch, offsets
+        self.allowed: Tensor = batch.allowed
         self.dependencies = Dependencies(offsets, data.batch.layout)
         self.groups, self.names = column_groups(
             settings.groups, data.features.names, data.batch.features.shape[1]

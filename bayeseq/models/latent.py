@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import pyro
-import pyro.distributions as dist
 import torch
 from torch import Tensor
 
@@ -29,12 +27,17 @@ class LatentModel(ABC):
 
     def prior(self) -> Tensor:
         """Sample the whitened weights."""
+        import pyro  # slow to import, and only its own inferences need it
+        import pyro.distributions as dist
+
         shape = self.latent_shape
         base = dist.Normal(torch.zeros(shape, dtype=torch.float64), 1.0)
         return pyro.sample("weights", base.to_event(len(shape)))
 
     def __call__(self) -> Tensor:
         """The program; returns the whitened weights."""
+        import pyro
+
         whitened = self.prior()
         pyro.factor("labels", self.log_likelihood(whitened).sum(-1))
         return whitened
