@@ -16,7 +16,13 @@ SETTINGS = {
     "HMM": {"tol": 1e-12},
     # Prior variances that are learned from a few tokens may run off to a bound, and a sequence that
     # stands twice is not left out twice.
-    "GPSL": {"tol": 1e-13, "learn": False, "calibrate": False, "progress": False},
+    "GPSL": {
+        "tol": 1e-13,
+        "learn": False,
+        "calibrate": False,
+        "decode": "viterbi",
+        "progress": False,
+    },
 }
 
 

@@ -94,8 +94,32 @@ def hmm_potentials(model, x):
     return unary, np.array([model.log_transitions_] * (len(x) - 1)).reshape(-1, 5, 5)
 
 
+def gpsl_potentials(model, x):
+    """Each label given the one before it, with the posterior's means, weighed by the scales."""
+    column = {feature: d for d, feature in enumerate(model.feature_space_.names)}
+    mean = model.posterior_.mean.numpy()
+    g = mean[len(column) :] * model.scales_.dependency
+    scores = np.zeros((len(x), 5))
+    for t, token in enumerate(x):
+        for feature, value in values(token).items():
+            if feature in column:
+                scores[t] += value * mean[column[feature]] * model.scales_.local
+    unary, pairs = np.zeros_like(scores), np.zeros((len(x) - 1, 5, 5))
+    unary[0] = scores[0] - math.log(sum(math.exp(s) for s in scores[0]))
+    for t in range(1, len(x)):
+        for a in range(5):
+            into = g[a] + scores[t]
+            pairs[t - 1, a] = into - math.log(sum(math.exp(s) for s in into))
+    return unary, pairs
+
+
 # A new chain labeler adds a line: how its documented attributes make potentials.
-POTENTIALS = {"CRF": crf_potentials, "HMM": hmm_potentials, "MEMM": memm_potentials}
+POTENTIALS = {
+    "CRF": crf_potentials,
+    "GPSL": gpsl_potentials,
+    "HMM": hmm_potentials,
+    "MEMM": memm_potentials,
+}
 
 
 def continues(a, b):

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayeseq import GPSL, DataError
 from bayeseq.inference.variational import Solver
-from bayeseq.labelers import gpsl
+from bayeseq.labelers import gpsl_training
 from tests.labelers.conformance import NEW, X, Y, assert_same, easy_task
 
 TRAIN, TEST = easy_task(0, 40), easy_task(1, 60)
@@ -360,7 +360,7 @@ def test_an_interrupt_while_scales_are_chosen_keeps_the_posterior(covariance, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Solver, "solve", interrupted)
-    monkeypatch.setattr(gpsl, "choose_scales", stop)
+    monkeypatch.setattr(gpsl_training, "choose_scales", stop)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model = fit(covariance=covariance)
     assert len(refits) == {"full": 0, "diagonal": 1}[covariance]
