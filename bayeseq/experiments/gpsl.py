@@ -21,6 +21,7 @@ from bayeseq.experiments.setting import (
     CRFsuite,
     Data,
     Report,
+    cut_at_gaps,
     load,
     mean_sd,
     run_all,
@@ -96,7 +97,8 @@ def table1(
         for task in tasks
         for model, params in models.items()
     ]
-    report = Report("gpsl-table1", command, records=run_all(_fit_and_score, work, jobs, quiet))
+    name = "gpsl-table1" + (f"-{protocols[0]}" if len(protocols) == 1 else "")
+    report = Report(name, command, records=run_all(_fit_and_score, work, jobs, quiet))
     for protocol in protocols:
         chosen = [r for r in report.records if r["protocol"] == protocol]
         n = len({r["split"] for r in chosen})
@@ -355,14 +357,7 @@ def _as_crfsuite_must(strategy: str, data: Data, y: list[list[Any]]) -> tuple[li
             whole = [int(np.argmin([row.count(None) / max(len(row), 1) for row in y]))]
         X, kept = [data.X[i] for i in whole], [y[i] for i in whole]
     elif strategy == "cut at gaps":
-        X, kept = [], []
-        for x, row in zip(data.X, y, strict=True):
-            starts = [0, *(t + 1 for t, label in enumerate(row) if label is None)]
-            ends = [*(t for t, label in enumerate(row) if label is None), len(row)]
-            for a, b in zip(starts, ends, strict=True):
-                if b > a:
-                    X.append(x[a:b])
-                    kept.append(row[a:b])
+        return cut_at_gaps(data.X, y)
     else:
         X, kept = data.X, y
     seen = [label for row in y for label in row if label is not None]

@@ -95,7 +95,9 @@ class CRFsuite:
         self.folds, self.c2 = folds, c2
 
     def fit(self, X: Sequence[Any], y: Sequence[Sequence[str]]) -> CRFsuite:
-        """Choose the penalty, then train on everything."""
+        """Choose the penalty, then train on everything; sentences are cut where a label is
+        missing, since CRFsuite knows no missing labels."""
+        X, y = cut_at_gaps(X, y)
         if self.c2 is None:
             losses = [self._loss(X, y, c2) for c2 in self.candidates]
             self.c2 = self.candidates[int(np.argmin(losses))]
@@ -130,6 +132,19 @@ class CRFsuite:
     def predict(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable labelling of each sequence."""
         return [self.tagger.tag(x) for x in X]
+
+
+def cut_at_gaps(X: Sequence[Any], y: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[str]]]:
+    """The stretches of tokens whose labels are known, as sequences of their own."""
+    pieces: list[Any] = []
+    labels: list[list[str]] = []
+    for x, row in zip(X, y, strict=True):
+        gaps = [t for t, label in enumerate(row) if label is None]
+        for start, end in zip([0, *(t + 1 for t in gaps)], [*gaps, len(row)], strict=True):
+            if end > start:
+                pieces.append(x[start:end])
+                labels.append(list(row[start:end]))
+    return pieces, labels
 
 
 def _trained(X: Sequence[Any], y: Sequence[Sequence[str]], c2: float) -> tuple[Any, bytes]:
