@@ -240,3 +240,39 @@ def test_a_family_holds_the_best_of_its_kind(problem, kind):
 def test_unknown_families_are_refused():
     with pytest.raises(ValueError, match="covariance is 'dense'; expected one of 'full'"):
         CovarianceFamily("dense", Design(np.eye(2)))
+
+
+def test_columns_that_the_data_hardly_touches_are_independent():
+    """With `negligible`, S is the inverse of the precision with their other entries set to zero."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12, 6)) * np.array([1.0, 1.0, 1e-3, 1.0, 1e-3, 1.0])
+    curvature, precision = rng.uniform(0.1, 0.3, 12), rng.uniform(0.5, 2.0, 6)
+    P = np.diag(precision) + X.T @ np.diag(curvature) @ X
+    weak = [2, 4]
+    for k in weak:
+        P[k, np.arange(6) != k] = P[np.arange(6) != k, k] = 0.0
+    arguments = (Design(X), torch.from_numpy(curvature), torch.from_numpy(precision))
+    found = ByColumns(*arguments, negligible=1e-3)
+    np.testing.assert_allclose(found.S.numpy(), np.linalg.inv(P), atol=1e-12)
+    np.testing.assert_allclose(found.log_det, -np.linalg.slogdet(P)[1], atol=1e-10)
+
+
+def test_rows_that_say_next_to_nothing_are_left_out():
+    """With `negligible`, S is what it would be if their curvature were zero."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(5, 9))
+    precision = rng.uniform(0.5, 2.0, 9)
+    curvature = np.array([0.2, 1e-7, 0.1, 1e-7, 0.3])
+    kept = np.where(curvature > 1e-4, curvature, 0.0)
+    S = np.linalg.inv(np.diag(precision) + X.T @ np.diag(kept) @ X)
+    design = Design(X)
+    found = ByRows(
+        design, torch.from_numpy(curvature), torch.from_numpy(precision), negligible=1e-4
+    )
+    np.testing.assert_allclose(found.diagonal.numpy(), np.diag(S), atol=1e-12)
+    np.testing.assert_allclose(found.log_det, np.linalg.slogdet(S)[1], atol=1e-10)
+    expected = np.einsum("nk,kl,nl->n", X, S, X)
+    np.testing.assert_allclose(found.row_variances(design).numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(found.row_variances(Design(X)).numpy(), expected, atol=1e-12)
+    eye = torch.eye(9, dtype=torch.float64)
+    np.testing.assert_allclose(found.times(eye).numpy(), S, atol=1e-12)
