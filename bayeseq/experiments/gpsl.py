@@ -90,6 +90,7 @@ def table1(
     """Error, log loss and calibration of GPSL1, 2, 4 and a cross-validated CRF on four tasks."""
     models: dict[str, dict[str, Any]] = {"CRFsuite": {}}
     models |= {name: {"dependencies": o} for name, o in OFFSETS.items()}
+    models["GPSL2, none hidden"] = {"dependencies": (-1, 1), "hidden": 0.0}
     work = [
         _Work(Case(task, protocol, split), model, params)
         for protocol in protocols

@@ -66,6 +66,10 @@ class GPSL(ChainLabeler):
     learn : learn the prior variances, and the shape of the kernel; otherwise they stay.
     learn_dependency : learn those of the dependencies too ([gpsl] holds them at 1).
     by_label : prior variances for each label ([gpsl]'s θ_j), not shared.
+    hidden : share of the neighbours' labels that training does not look at, chosen at random. A
+        neighbour on each side, always known, explains away what the features should learn, and no
+        neighbour is known at prediction; None hides half where dependencies lie on both sides, and
+        nothing otherwise. 0 is [gpsl].
     missing : what a missing label means for its neighbours: "drop" the dependency, or "expect":
         carry a distribution over it, and update it between fits.
     prediction : "chain": sums over labellings, exactly, for offsets up to 2; "rns": [gpsl]'s
@@ -106,6 +110,7 @@ class GPSL(ChainLabeler):
         learn: bool = True,
         learn_dependency: bool = True,
         by_label: bool = False,
+        hidden: float | None = None,
         missing: str = "drop",
         prediction: str = "chain",
         calibrate: bool = True,
@@ -132,6 +137,7 @@ class GPSL(ChainLabeler):
         self.learn = learn
         self.learn_dependency = learn_dependency
         self.by_label = by_label
+        self.hidden = hidden
         self.missing = missing
         self.prediction = prediction
         self.calibrate = calibrate
@@ -166,6 +172,8 @@ class GPSL(ChainLabeler):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         for name in ("max_iter", "rank", "points"):
             require_positive(name, getattr(self, name))
+        if self.hidden is not None and not 0 <= self.hidden < 1:
+            raise ValueError(f"hidden is {self.hidden}; it must be at least 0 and below 1")
         far = max(map(abs, offsets), default=0)
         if self.prediction == "chain" and far > 2:
             raise ValueError(

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 NEGLIGIBLE = 1e-3
 """See `CovarianceFamily`."""
 
+HIDDEN = 0.5
+"""Share of neighbours' labels hidden in training, with dependencies on both sides."""
+
 _ROUNDS = 10
 """Updates of the distributions over missing labels, at most."""
 
@@ -139,13 +142,14 @@ class Training:
         """The model of the training tokens, with prior variances to start from."""
         features, residual = feature_map.features(self.batch.features)
         layout = self.batch.layout
+        beliefs = known_labels(self.allowed.numpy()) if beliefs is None else beliefs
         model = GPSLModel.of(
             features,
             feature_map.column_groups,
             layout,
             self.allowed.numpy(),
             self.offsets,
-            beliefs=beliefs,
+            beliefs=beliefs * self._shown(),
             weights=self.batch.weights[layout.sequence].numpy(),
             residual=residual if residual.any() else None,
         )
@@ -153,6 +157,14 @@ class Training:
         first = len(start) - len(self.offsets)
         start[first:] = float(np.log(self.settings.dependency_variance))
         return replace(model, log_variance=start)
+
+    def _shown(self) -> np.ndarray:
+        """(N, 1) whether a token's label is shown to its neighbours."""
+        hidden = self.settings.hidden
+        if hidden is None:
+            hidden = HIDDEN if len({offset > 0 for offset in self.offsets}) == 2 else 0.0
+        rng = np.random.default_rng(self.settings.random_state)
+        return rng.random((self.batch.layout.n_tokens, 1)) >= hidden
 
     def _solver(self, model: GPSLModel) -> Solver:
         settings = self.settings
