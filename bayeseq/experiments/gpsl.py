@@ -292,7 +292,7 @@ def figure2(
 ) -> Report:
     """Error as training labels go missing: GPSL, and what a CRFsuite user can do."""
     models: dict[str, dict[str, Any]] = {
-        name: {"dependencies": offsets, "covariance": "diagonal"}
+        name: {"dependencies": offsets, "covariance": "diagonal", "hidden": 0.0}
         for name, offsets in OFFSETS.items()
     }
     models["GPSL1, expected labels"] = {**models["GPSL1"], "missing": "expect"}
