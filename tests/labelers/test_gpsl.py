@@ -395,3 +395,23 @@ def test_the_bar_can_be_switched_off(monkeypatch, capsys):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     fit((X, Y), progress=True)
     assert capsys.readouterr().err == ""
+
+
+def test_neighbours_are_hidden_only_where_they_lie_on_both_sides():
+    X_train, y_train = easy_task(1, 20)
+
+    def columns(**settings):
+        model = GPSL(learn=False, calibrate=False, progress=False, **settings).fit(X_train, y_train)
+        return model._model_.design.matrix[:, -model._model_.n_dependent :].nnz
+
+    assert columns(dependencies=(-1,)) == columns(dependencies=(-1,), hidden=0.0)
+    shown, half = columns(dependencies=(-1, 1), hidden=0.0), columns(dependencies=(-1, 1))
+    assert shown == 2 * sum(len(labels) - 1 for labels in y_train)
+    assert 0.3 * shown < half < 0.7 * shown
+
+
+@pytest.mark.parametrize("hidden", [-0.1, 1.0])
+def test_a_share_outside_its_bounds_is_refused(hidden):
+    X_train, y_train = easy_task(1, 3)
+    with pytest.raises(ValueError, match="hidden"):
+        GPSL(hidden=hidden, progress=False).fit(X_train, y_train)
