@@ -29,7 +29,7 @@ and its neighbours are spelt. Parameters, chosen by cross-validation on the trai
 {tuned}.
 {learned}
 takes its weights to be independent, to be quick. Its prior variances stay at 1: by default they are
-learned, but cross-validation preferred that here, where features of a word repeat each other.
+learned, which does worse here, where features of a word repeat each other.
 """
 _EXPLANATION = """
 log loss  how much probability the true labels lack; lower is better
