@@ -182,3 +182,18 @@ class Layout:
         in_flat = part.rows + (first[sequences] - offset)[part.sequence]
         rows = self.unpacked_rows[in_flat]
         return part, rows, rows[part.n_tokens - part.n_pairs :] - (self.n_tokens - self.n_pairs)
+
+
+def bucket(lengths: Sequence[int], max_tokens: int) -> list[int]:
+    """Bounds that cut a run of sequences into pieces of at most `max_tokens` tokens.
+
+    >>> bucket([5, 4, 3, 2, 1], 6)
+    [0, 1, 2, 5]
+    """
+    bounds, tokens = [0], 0
+    for i, n in enumerate(lengths):
+        if tokens and tokens + n > max_tokens:
+            bounds.append(i)
+            tokens = 0
+        tokens += n
+    return [*bounds, len(lengths)] if len(lengths) else bounds

@@ -4,7 +4,8 @@ Scores go in as a `Chain`; labels that are known, label sets and forbidden trans
 through `constrain` and are honoured by everything here.
 """
 
-from bayeseq.chain.decoding import Decoded, kbest, loss_augmented, sample, viterbi
+from bayeseq.chain.decoding import Decoded, kbest, loss_augmented, max_marginals, sample, viterbi
+from bayeseq.chain.fisher import label_covariances, pair_covariances
 from bayeseq.chain.marginals import (
     Marginals,
     covariance,
@@ -16,6 +17,7 @@ from bayeseq.chain.marginals import (
 from bayeseq.chain.potentials import Chain, chain_from_padded, constrain
 from bayeseq.chain.recursions import ImpossibleSequenceError
 from bayeseq.chain.spans import inside_probability, span_log_prob
+from bayeseq.chain.sums import total_log_partition
 from bayeseq.chain.threads import in_threads, one_thread
 
 __all__ = [
@@ -31,11 +33,15 @@ __all__ = [
     "in_threads",
     "inside_probability",
     "kbest",
+    "label_covariances",
     "log_partition",
     "loss_augmented",
+    "max_marginals",
     "one_thread",
+    "pair_covariances",
     "sample",
     "score",
     "span_log_prob",
+    "total_log_partition",
     "viterbi",
 ]

@@ -122,6 +122,38 @@ def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return top, index
 
 
+def max_marginals(chain: Chain) -> Tensor:
+    """(…, N, C) the best score of a labelling that has label c at a row, less the best of all.
+
+    Zero at the labels of a best labelling, below zero elsewhere, −inf where a label is impossible.
+
+    >>> from bayeseq.chain import chain_from_padded
+    >>> unary = torch.tensor([[[0.0, 1.0], [0.0, 0.5]]])
+    >>> stay = torch.tensor([[0.0, -2.0], [-2.0, 0.0]])
+    >>> max_marginals(chain_from_padded(unary, stay, torch.tensor([2]))).tolist()
+    [[-1.5, 0.0], [-1.5, 0.0]]
+    """
+    layout = chain.layout
+    prefix = chain.unary.clone()
+    for t, rows in enumerate(layout.steps):
+        now = prefix[..., rows, :]
+        if t:
+            a, n = layout.starts[t - 1], layout.sizes[t]
+            now += (prefix[..., a : a + n, :, None] + chain.into(t)).amax(-2)
+        now -= finite_max(now, -1)
+    suffix = torch.zeros_like(prefix)
+    for t in range(len(layout.sizes) - 1, 0, -1):
+        rows, a, n = layout.steps[t], layout.starts[t - 1], layout.sizes[t]
+        after = chain.unary[..., rows, None, :] + suffix[..., rows, None, :]
+        left = suffix[..., a : a + n, :]
+        left += (after + chain.into(t)).amax(-1)
+        left -= finite_max(left, -1)
+    both = prefix + suffix
+    best = both.amax(-1)
+    require_labelling(layout.sum_by_sequence(torch.where(torch.isfinite(best), 0.0, -torch.inf)))
+    return both - best.unsqueeze(-1)
+
+
 def loss_augmented(chain: Chain, labels: Tensor, cost: float | Tensor = 1.0) -> Decoded:
     """The labelling with the highest score plus cost against the given one.
 

@@ -88,12 +88,8 @@ def _scaled_pairs(
         E = scaled.E if chain.varies else scaled.E.unsqueeze(-3)
         each = before.unsqueeze(-1) * E * after.unsqueeze(-2)
         return each if pairs == "each" else each.sum(-3)
-    total = torch.zeros_like(scaled.E).expand(*after.shape[:-2], -1, -1).clone()
-    for t, rows in enumerate(layout.steps[1:], start=1):
-        a, n = layout.starts[t - 1], layout.sizes[t]
-        before = scaled.forward[..., a : a + n, :].transpose(-1, -2)
-        total += before @ after[..., rows.start - first : rows.stop - first, :]
-    return total * scaled.E
+    before = scaled.forward.index_select(-2, layout.previous)
+    return (before.transpose(-1, -2) @ after) * scaled.E
 
 
 def _log_forward_backward(chain: Chain, pairs: Pairs, weights: Tensor | None) -> Marginals:

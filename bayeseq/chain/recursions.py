@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bayeseq.chain.potentials import Chain
+from bayeseq.chain.scan import pays, scanned_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +89,13 @@ def scaled_forward(
         total = now.sum(-1, keepdim=True)
         scale[..., rows, :] = total
         torch.div(now, total, out=forward[..., rows, :])
-    log_factor = (scale.log() + row_max).squeeze(-1)
-    inner = log_factor[..., layout.n_tokens - layout.n_pairs :]
-    inner += pair_max.squeeze(-1).squeeze(-1) if chain.varies else pair_max.squeeze(-1)
-    return forward, scale, layout.sum_by_sequence(log_factor)
+    return forward, scale, _log_partition(chain, scale, row_max, pair_max)
 
 
 def scaled_recursion(chain: Chain) -> Scaled:
     """The forward and backward passes in the probability domain; nothing is checked."""
+    if pays(chain) and never_underflows(chain):
+        return _scanned_recursion(chain)
     psi, E, row_max, pair_max = exponentials(chain)
     forward, scale, log_partition = scaled_forward(chain, psi, E, row_max, pair_max)
     layout = chain.layout
@@ -110,6 +110,29 @@ def scaled_recursion(chain: Chain) -> Scaled:
             message = psi[..., rows, :] * ratio[..., rows, :]
             backward[..., a : a + n, :] = times(message, step_matrix(ET, chain, t), chain.varies)
     return Scaled(psi, E, forward, scale, backward, ratio, log_partition)
+
+
+def _scanned_recursion(chain: Chain) -> Scaled:
+    """The same for a few long chains with few labels; see `scan`."""
+    psi, E, row_max, pair_max = exponentials(chain)
+    forward, backward = scanned_vectors(chain, psi, E)
+    layout = chain.layout
+    first = layout.n_tokens - layout.n_pairs
+    before = times(forward.index_select(-2, layout.previous), E, chain.varies)
+    now = torch.cat([psi[..., :first, :], before * psi[..., first:, :]], -2)
+    scale = now.sum(-1, keepdim=True)
+    backward = backward / (forward * backward).sum(-1, keepdim=True)
+    log_partition = _log_partition(chain, scale, row_max, pair_max)
+    return Scaled(psi, E, forward, scale, backward, backward / scale, log_partition)
+
+
+def _log_partition(chain: Chain, scale: Tensor, row_max: Tensor, pair_max: Tensor) -> Tensor:
+    """(…, B) log Z from the scales of the forward vectors and the maxima that were taken out."""
+    layout = chain.layout
+    log_factor = (scale.log() + row_max).squeeze(-1)
+    inner = log_factor[..., layout.n_tokens - layout.n_pairs :]
+    inner += pair_max.squeeze(-1).squeeze(-1) if chain.varies else pair_max.squeeze(-1)
+    return layout.sum_by_sequence(log_factor)
 
 
 def lost_sequences(chain: Chain, scaled: Scaled) -> Tensor:
