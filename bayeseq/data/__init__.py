@@ -19,9 +19,11 @@ from bayeseq.data.schemes import (
     validate_tags,
 )
 from bayeseq.data.spelling import word_features
+from bayeseq.data.structures import DAG, Tree, corpus_trees, read_conllu, read_trees
 from bayeseq.data.template import Template
 
 __all__ = [
+    "DAG",
     "SCHEMES",
     "Corpus",
     "DataError",
@@ -32,8 +34,10 @@ __all__ = [
     "SequenceBatch",
     "Split",
     "Template",
+    "Tree",
     "continues",
     "convert_tags",
+    "corpus_trees",
     "detect_scheme",
     "entities_to_tags",
     "entity_types",
@@ -41,6 +45,8 @@ __all__ = [
     "list_datasets",
     "load_dataset",
     "read_columns",
+    "read_conllu",
+    "read_trees",
     "scheme_constraints",
     "tags_to_entities",
     "validate_tags",

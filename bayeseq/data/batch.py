@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from bayeseq.shapes import Layout
+from bayeseq.shapes import Layout, bucket
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,8 @@ class SequenceBatch:
     """(B,) how much each sequence counts"""
     numbers: np.ndarray
     """(B,) the sequences' places in the data that this batch was taken from"""
+    edges: tuple[np.ndarray, ...] | None = None
+    """(E, 2) the edges (parent, child) of each structure, for models of trees and graphs"""
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class SequenceBatch:
         allowed: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         numbers: np.ndarray | None = None,
+        edges: tuple[np.ndarray, ...] | None = None,
     ) -> SequenceBatch:
         """A batch of sequences laid end to end: features (N, D), allowed (N, C)."""
         layout = Layout.of(torch.as_tensor(np.asarray(lengths, dtype=np.int64)))
@@ -51,6 +54,7 @@ class SequenceBatch:
             None if allowed is None else torch.from_numpy(allowed)[layout.rows],
             torch.ones(B, dtype=torch.float64) if weights is None else torch.as_tensor(weights),
             np.arange(B) if numbers is None else numbers,
+            edges,
         )
 
     @property
@@ -65,7 +69,7 @@ class SequenceBatch:
         """The same sequences in batches of like length and at most `max_tokens` tokens each (one
         longer sequence is a batch alone), each with the packed rows that it has here."""
         lengths = self.layout.lengths[self.layout.order].numpy()
-        group = bucket(lengths, max_tokens)
+        group = bucket(lengths.tolist(), max_tokens)
         for first, last in itertools.pairwise(group):
             yield self.select(self.layout.order[first:last])
 
@@ -78,19 +82,5 @@ class SequenceBatch:
             None if self.allowed is None else self.allowed[rows],
             self.weights[sequences],
             self.numbers[sequences.numpy()],
+            None if self.edges is None else tuple(self.edges[i] for i in sequences.tolist()),
         )
-
-
-def bucket(lengths: np.ndarray, max_tokens: int) -> list[int]:
-    """Bounds that cut a run of sequences into pieces of at most `max_tokens` tokens.
-
-    >>> bucket(np.array([5, 4, 3, 2, 1]), 6)
-    [0, 1, 2, 5]
-    """
-    bounds, tokens = [0], 0
-    for i, n in enumerate(lengths.tolist()):
-        if tokens and tokens + n > max_tokens:
-            bounds.append(i)
-            tokens = 0
-        tokens += n
-    return [*bounds, len(lengths)] if len(lengths) else bounds

@@ -166,7 +166,7 @@ def iter_columns(
     >>> list(iter_columns(io.StringIO("Ann B\\nran O\\n\\nYes O\\n")))
     [[('Ann', 'B'), ('ran', 'O')], [('Yes', 'O')]]
     """
-    for _, rows in _numbered_sentences(source, encoding, comments, docstart):
+    for _, rows in numbered_sentences(source, encoding, comments, docstart):
         yield rows
 
 
@@ -195,10 +195,10 @@ def read_columns(
     share = shared.setdefault
     sentences: list[Rows] = []
     labels: list[Labels] = []
-    for number, rows in _numbered_sentences(source, encoding, comments, docstart):
+    for numbers, rows in numbered_sentences(source, encoding, comments, docstart):
         values = [[share(value, value) for value in column] for column in zip(*rows, strict=True)]
         if not sentences:
-            _check_width(_name(source), number, rows[0], label_column, columns)
+            _check_width(source_name(source), numbers[0], rows[0], label_column, columns)
         if label_column is not None:
             tags = values.pop(label_column)
             labels.append([None if tag == missing else tag for tag in tags])
@@ -207,13 +207,13 @@ def read_columns(
     return Corpus(sentences, None if label_column is None else labels, names)
 
 
-def _numbered_sentences(
+def numbered_sentences(
     source: Source, encoding: str, comments: str | None, docstart: bool
-) -> Iterator[tuple[int, Rows]]:
-    """Yield the line number of a sentence's first token, and the sentence."""
-    name = _name(source)
+) -> Iterator[tuple[list[int], Rows]]:
+    """Yield the line number of each token of a sentence, and the sentence."""
+    name = source_name(source)
     rows: Rows = []
-    begins = 0
+    numbers: list[int] = []
     width = first = None
     for number, line in enumerate(iter_lines(source, encoding), 1):
         if comments and line.startswith(comments):
@@ -221,8 +221,8 @@ def _numbered_sentences(
         row = _split(line)
         if not row or (docstart and row[0] == DOCSTART):
             if rows:
-                yield begins, rows
-            rows = []
+                yield numbers, rows
+            rows, numbers = [], []
             continue
         if "\r" in line:
             raise DataError(
@@ -237,11 +237,10 @@ def _numbered_sentences(
                 f"{len(row)} are found: {_short(line)}; give every token the same number of "
                 "columns, split by spaces or tabs"
             )
-        if not rows:
-            begins = number
         rows.append(row)
+        numbers.append(number)
     if rows:
-        yield begins, rows
+        yield numbers, rows
     if width is None:
         raise DataError(f"{name}: the file holds no token; check that it is the one you meant")
 
@@ -290,7 +289,7 @@ def iter_lines(source: Source, encoding: str = "utf-8") -> Iterator[str]:
     ['Ann B', 'ran O']
     """
     with _opened(source) as stream:
-        for number, line in enumerate(_decoded(stream, _name(source), encoding)):
+        for number, line in enumerate(_decoded(stream, source_name(source), encoding)):
             if number == 0:
                 line = line.removeprefix(BOM)
             yield line.removesuffix("\n").removesuffix("\r")
@@ -360,7 +359,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _name(source: Any) -> str:
+def source_name(source: Any) -> str:
     """What messages call a source or target."""
     if source == "-":
         return "<standard stream>"
@@ -379,12 +378,13 @@ def _opened(source: Source) -> Iterator[IO[Any]]:
             stream = open(source, "rb")  # noqa: SIM115 (closed below)
         except FileNotFoundError:
             raise DataError(
-                f"{_name(source)}: there is no such file; looked in {Path(source).resolve().parent}"
+                f"{source_name(source)}: there is no such file; "
+                f"looked in {Path(source).resolve().parent}"
             ) from None
         except IsADirectoryError:
-            raise DataError(f"{_name(source)}: is a folder; name a file in it") from None
+            raise DataError(f"{source_name(source)}: is a folder; name a file in it") from None
         except OSError as error:
-            raise DataError(f"{_name(source)}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{source_name(source)}: cannot be read: {error.strerror}") from error
         with stream:
             yield stream
     else:
@@ -427,9 +427,9 @@ def write_columns(
         _write(sys.stdout, "<standard stream>", texts)
     elif isinstance(target, str | os.PathLike):
         with replacing(target, encoding) as stream:
-            _write(stream, _name(target), texts)
+            _write(stream, source_name(target), texts)
     else:
-        _write(target, _name(target), texts)
+        _write(target, source_name(target), texts)
 
 
 def _sentence_texts(
@@ -486,12 +486,12 @@ def _write(stream: IO[str], name: str, texts: Iterable[str]) -> None:
 @contextmanager
 def replacing(target: str | os.PathLike[str], encoding: str) -> Iterator[IO[str]]:
     """A text stream whose file takes the place of `target` when the block ends without error."""
-    _codec(_name(target), encoding)
+    _codec(source_name(target), encoding)
     path = Path(os.path.realpath(target))  # a link stays a link to the new content
     if path.is_dir():
-        raise DataError(f"{_name(target)}: is a folder; name a file in it")
+        raise DataError(f"{source_name(target)}: is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise DataError(f"{_name(target)}: there is no folder {path.parent}; make it first")
+        raise DataError(f"{source_name(target)}: there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
         with open(path, "w", encoding=encoding, newline="\n") as stream:
             yield stream

@@ -6,8 +6,10 @@ columns Φ plus the variance that they leave out, so that models see Φ alone.
 """
 
 from bayeseq.kernels.base import Kernel
+from bayeseq.kernels.choice import cheapest_map, map_from_arrays, prefers_conjunctions
 from bayeseq.kernels.combined import Product, Sum
-from bayeseq.kernels.elementary import RBF, Linear, Polynomial
+from bayeseq.kernels.conjunctions import ConjunctionMap, conjunction_count
+from bayeseq.kernels.elementary import RBF, Delta, Linear, Polynomial
 from bayeseq.kernels.groups import GroupedProducts
 from bayeseq.kernels.inducing import features_from_factor, inducing_factor, inducing_features
 from bayeseq.kernels.maps import (
@@ -15,7 +17,6 @@ from bayeseq.kernels.maps import (
     InducingMap,
     LinearMap,
     exact_map,
-    map_from_arrays,
 )
 from bayeseq.kernels.points import choose_points, pivoted_rows
 from bayeseq.kernels.products import InnerProducts, distinct_rows, inner_products
@@ -24,6 +25,8 @@ from bayeseq.kernels.text import KERNELS, kernel_from_text
 __all__ = [
     "KERNELS",
     "RBF",
+    "ConjunctionMap",
+    "Delta",
     "FeatureMap",
     "GroupedProducts",
     "InducingMap",
@@ -34,7 +37,9 @@ __all__ = [
     "Polynomial",
     "Product",
     "Sum",
+    "cheapest_map",
     "choose_points",
+    "conjunction_count",
     "distinct_rows",
     "exact_map",
     "features_from_factor",
@@ -44,4 +49,5 @@ __all__ = [
     "kernel_from_text",
     "map_from_arrays",
     "pivoted_rows",
+    "prefers_conjunctions",
 ]

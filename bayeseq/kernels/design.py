@@ -47,6 +47,10 @@ class Design:
         """Ψ W."""
         return torch.from_numpy(self.matrix @ weights.numpy())
 
+    def product(self, weights: Tensor) -> Tensor:
+        """(…, N, C) Ψ W for weights (…, D, C) with any leading axes, differentiable in them."""
+        return _Product.apply(weights, self)
+
     def transpose_times(self, scores: Tensor) -> Tensor:
         """Ψᵀ R."""
         return torch.from_numpy(self._transposed @ scores.numpy())
@@ -98,7 +102,11 @@ class Design:
         return turned._sum_rows(torch.from_numpy(np.asarray(turned.matrix @ matrix.numpy())))
 
     def transposed(self) -> Design:
-        """Ψᵀ as a design."""
+        """Ψᵀ as a design; the same object each time."""
+        return self._turned
+
+    @cached_property
+    def _turned(self) -> Design:
         return Design(self._transposed)
 
     def select(self, rows: np.ndarray) -> Design:
@@ -138,6 +146,28 @@ class Design:
         columns, values = self.matrix.indices.astype(np.int64), self.matrix.data
         places = columns[left] * self.shape[1] + columns[right]
         return rows, places, values[left] * values[right], starts
+
+
+class _Product(torch.autograd.Function):
+    """Ψ W with all leading axes of W side by side in one matrix; its derivative is Ψᵀ R."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, design: Design) -> Tensor:
+        ctx.design = design
+        return _side_by_side(design.matrix, weights)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _Product.apply(grads[0], ctx.design.transposed()), None
+
+
+def _side_by_side(matrix: Any, weights: Tensor) -> Tensor:
+    """(…, N, C) one product of an (N, D) matrix with all of (…, D, C)."""
+    lead, (D, C) = weights.shape[:-2], weights.shape[-2:]
+    N, S = matrix.shape[0], lead.numel()
+    wide = weights.detach().reshape(S, D, C).transpose(0, 1).reshape(D, S * C)
+    found = torch.from_numpy(matrix @ np.ascontiguousarray(wide.numpy())).reshape(N, S, C)
+    return found.transpose(0, 1).reshape(*lead, N, C)
 
 
 def _sums(places: np.ndarray, terms: np.ndarray, n: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The elementary kernels: linear, polynomial, RBF."""
+"""The elementary kernels: linear, polynomial, RBF, delta."""
 
 from __future__ import annotations
 
@@ -177,3 +177,25 @@ class RBF(Elementary):
 
     def _shape_diagonal(self, norms: Tensor, logs: Logs) -> Tensor:
         return torch.ones_like(norms)
+
+
+class Delta(Elementary):
+    """k(x, x') = σ² [x = x']: rows are alike only when they are the same, to 6 digits.
+
+    >>> Delta()([[1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]])
+    array([[1., 0.]])
+    """
+
+    def __init__(self, variance: float = 1.0) -> None:
+        self.variance = variance
+
+    def _shape(self, products: Tensor, left: Tensor, right: Tensor, logs: Logs) -> Tensor:
+        both = left.unsqueeze(-1) + right
+        return (both - 2 * products <= _SAME * both).to(products.dtype)
+
+    def _shape_diagonal(self, norms: Tensor, logs: Logs) -> Tensor:
+        return torch.ones_like(norms)
+
+
+_SAME = 1e-12
+"""The squared distance of two equal rows, over their squared norms, may be a rounding error."""

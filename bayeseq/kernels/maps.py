@@ -77,7 +77,7 @@ class LinearMap(FeatureMap):
     def features(self, X: Any) -> tuple[sp.csr_matrix, np.ndarray]:
         """Φ = X (n, D), sparse, and zeros (n,)."""
         rows = as_rows(X)
-        _require_columns(rows, self.n_columns)
+        require_columns(rows, self.n_columns)
         return rows, np.zeros(rows.shape[0])
 
     @property
@@ -134,7 +134,7 @@ class InducingMap(FeatureMap):
     def features(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Φ (n, M), dense, and the residual variances (n,)."""
         rows = as_rows(X)
-        _require_columns(rows, self.points.shape[1])
+        require_columns(rows, self.points.shape[1])
         cross = inner_products(self.points, rows, self.column_weights)
         phi, residual = features_from_factor(self.kernel, self._factor, cross)
         return np.ascontiguousarray(phi.numpy()), residual.numpy()
@@ -160,10 +160,7 @@ class InducingMap(FeatureMap):
         found = {
             "kernel": np.frombuffer(str(self.kernel).encode(), dtype=np.uint8),
             "jitter": np.array([self.jitter]),
-            "points.data": self.points.data,
-            "points.indices": self.points.indices.astype(np.int64),
-            "points.indptr": self.points.indptr.astype(np.int64),
-            "points.shape": np.array(self.points.shape, dtype=np.int64),
+            **rows_as_arrays(self.points),
         }
         if self.column_weights is not None:
             found["column_weights"] = self.column_weights
@@ -172,18 +169,14 @@ class InducingMap(FeatureMap):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """The inverse of `arrays`."""
-        _require_plain(arrays)
-        text = arrays["kernel"].tobytes().decode()
-        n_points, n_columns = (int(size) for size in arrays["points.shape"])
-        points = sp.csr_matrix(
-            (arrays["points.data"], arrays["points.indices"], arrays["points.indptr"]),
-            shape=(n_points, n_columns),
-        )
-        points.check_format(full_check=True)
-        if not points.has_canonical_format or points.nnz != len(arrays["points.data"]):
-            raise ValueError("a place in the points stands twice")
+        require_plain(arrays)
         (jitter,) = arrays["jitter"].tolist()
-        return cls(kernel_from_text(text), points, arrays.get("column_weights"), jitter)
+        return cls(
+            kernel_from_text(arrays["kernel"].tobytes().decode()),
+            rows_from_arrays(arrays),
+            arrays.get("column_weights"),
+            jitter,
+        )
 
 
 def exact_map(
@@ -199,20 +192,40 @@ def exact_map(
     return InducingMap(kernel, rows[distinct_rows(rows)], column_weights, jitter)
 
 
-def map_from_arrays(arrays: Mapping[str, np.ndarray]) -> FeatureMap:
-    """The map whose `arrays` these are. Raises KeyError or ValueError if they are those of none."""
-    return (InducingMap if "kernel" in arrays else LinearMap).from_arrays(arrays)
+def rows_as_arrays(points: sp.csr_matrix) -> dict[str, np.ndarray]:
+    """Sparse rows as plain arrays, for a file."""
+    return {
+        "points.data": points.data,
+        "points.indices": points.indices.astype(np.int64),
+        "points.indptr": points.indptr.astype(np.int64),
+        "points.shape": np.array(points.shape, dtype=np.int64),
+    }
 
 
-def _require_columns(rows: sp.csr_matrix, n_columns: int) -> None:
+def rows_from_arrays(arrays: Mapping[str, np.ndarray]) -> sp.csr_matrix:
+    """The inverse of `rows_as_arrays`; refuses what is no matrix."""
+    require_plain({name: array for name, array in arrays.items() if name.startswith("points.")})
+    n_points, n_columns = (int(size) for size in arrays["points.shape"])
+    points = sp.csr_matrix(
+        (arrays["points.data"], arrays["points.indices"], arrays["points.indptr"]),
+        shape=(n_points, n_columns),
+    )
+    points.check_format(full_check=True)
+    if not points.has_canonical_format or points.nnz != len(arrays["points.data"]):
+        raise ValueError("a place in the points stands twice")
+    return points
+
+
+def require_columns(rows: sp.csr_matrix, n_columns: int) -> None:
+    """Refuse rows with another number of columns."""
     if rows.shape[1] != n_columns:
         raise ValueError(f"rows have {rows.shape[1]} columns, the feature map has {n_columns}")
 
 
-def _require_plain(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays of an inducing map that have another type or number of axes than theirs."""
-    kinds = {"kernel": np.uint8, "points.data": np.float64, "jitter": np.float64}
+def require_plain(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays of a map with points that have another type or number of axes than theirs."""
+    bytes_, floats = ("kernel", "conjunctions"), ("points.data", "jitter", "column_weights")
     for name, array in arrays.items():
-        kind = kinds.get(name, np.float64 if name == "column_weights" else np.int64)
+        kind = np.uint8 if name in bytes_ else np.float64 if name in floats else np.int64
         if array.ndim != 1 or array.dtype != kind:
             raise ValueError(f"{name} is not a row of {np.dtype(kind).name}")

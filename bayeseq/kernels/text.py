@@ -7,9 +7,10 @@ import re
 
 from bayeseq.kernels.base import Kernel
 from bayeseq.kernels.combined import Product, Sum
-from bayeseq.kernels.elementary import RBF, Elementary, Linear, Polynomial
+from bayeseq.kernels.elementary import RBF, Delta, Elementary, Linear, Polynomial
 
 KERNELS: dict[str, type[Elementary]] = {
+    "delta": Delta,
     "linear": Linear,
     "polynomial": Polynomial,
     "rbf": RBF,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
-from bayeseq.kernels import RBF, Linear, Polynomial, Product, Sum, inner_products
+from bayeseq.kernels import RBF, Delta, Linear, Polynomial, Product, Sum, inner_products
 from tests.kernels import oracles
 from tests.kernels.rows import draw_rows
 
@@ -21,6 +21,7 @@ CASES = {
     "degree 2": (Polynomial(variance=2.0), partial(oracles.polynomial, variance=2.0)),
     "degree 5": (Polynomial(5, 0.5), partial(oracles.polynomial, degree=5, offset=0.5)),
     "no offset": (Polynomial(3, 0), partial(oracles.polynomial, degree=3, offset=0.0)),
+    "delta": (Delta(1.3), partial(oracles.delta, variance=1.3)),
     "rbf": (RBF(0.4, 1.5), partial(oracles.rbf, scale=0.4, variance=1.5)),
     "sum": (
         Linear(0.2) + RBF(2.0) + Polynomial(2, 0.1),

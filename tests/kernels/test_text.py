@@ -64,9 +64,9 @@ def test_reads(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "expected a kernel, one of linear, polynomial, rbf at the end"),
-        ("matern", "expected a kernel, one of linear, polynomial, rbf at 'matern'"),
-        ("linear +", "expected a kernel, one of linear, polynomial, rbf at the end"),
+        ("", "expected a kernel, one of delta, linear, polynomial, rbf at the end"),
+        ("matern", "expected a kernel, one of delta, linear, polynomial, rbf at 'matern'"),
+        ("linear +", "expected a kernel, one of delta, linear, polynomial, rbf at the end"),
         ("linear rbf", "expected + or * or the end at 'rbf'"),
         ("linear - rbf", "expected + or * or the end at '- rbf'"),
         ("(linear", "expected ) at the end"),
