@@ -64,8 +64,8 @@ class Jensen(Expectation):
 class Tilted(Expectation):
     """Σ_c a_c² v_c / 2 + log Σ_c exp(m_c + (1 − 2 a_c) v_c / 2), least over the tilts a.
 
-    The least value is where a is the softmax inside, a fixed point found by damped iteration; there
-    p = a and λ = a (1 − a), as if the label were drawn with probability a.
+    The least value is where a is the softmax inside (`tilt`); there p = a and λ = a (1 − a), as if
+    the label were drawn with probability a.
     """
 
     def __init__(self, steps: int = 100, tol: float = 1e-12) -> None:
@@ -79,20 +79,33 @@ class Tilted(Expectation):
         return LogSumExp(value, a, a * (1 - a))
 
 
-def tilt(mean: Tensor, variance: Tensor, steps: int = 8, tol: float = 0.0) -> Tensor:
-    """(N, C) the fixed point a = softmax(m + (1 − 2a) v / 2), by damped iteration.
+def tilt(mean: Tensor, variance: Tensor, steps: int = 4, tol: float = 0.0) -> Tensor:
+    """(N, C) the fixed point a = softmax(m + (1 − 2a) v / 2).
 
-    Its slope is at most −v/2 times a variance, so half steps suffice for moderate v; larger
-    variances get shorter steps.
+    With u = log a it says u + v eᵘ = m + v / 2 − z and Σ eᵘ = 1, where z is one number a row. Both
+    are solved together by Newton steps, which hold for any variance: where v is large, an iteration
+    of the softmax itself would swing from one label to another.
     """
-    a = torch.softmax(mean, -1)
-    step = 1 / (1 + variance.amax(-1, keepdim=True) / 4)
+    middle = mean + variance / 2
+    u = torch.log_softmax(mean / (1 + variance.amax(-1, keepdim=True) / 4), -1).clamp_(-_FAR, 0)
     for _ in range(steps):
-        change = torch.softmax(mean + (0.5 - a) * variance, -1) - a
-        a = a + step * change
-        if not bool((change.abs() > tol).any()):
+        a = u.exp()
+        va = variance * a
+        slope = 1 / (1 + va)
+        z_each = middle - u - va  # the same number for all labels of a row, once solved
+        weight = a * slope
+        excess = a.sum(-1, keepdim=True) - 1
+        z = (weight * z_each).sum(-1, keepdim=True).add_(excess) / weight.sum(-1, keepdim=True)
+        change = z_each.sub_(z).mul_(slope).clamp_max_(1.0)
+        u = u.add_(change).clamp_(-_FAR, 0)
+        if not bool((a.mul_(change).abs_() > tol).any()):
             break
-    return a
+    a = u.exp_()
+    return a / a.sum(-1, keepdim=True)
+
+
+_FAR = 700.0
+"""No probability is below exp of minus this."""
 
 
 class GaussHermite(Expectation):
@@ -135,22 +148,29 @@ class QuasiMonteCarlo(Expectation):
     def __call__(self, mean: Tensor, variance: Tensor) -> LogSumExp:
         """The value and its derivatives for means and variances (N, C)."""
         # Labels first: sums over them are then sums of long rows.
-        m, scale = mean.T.contiguous(), variance.T.sqrt()
-        value = torch.zeros_like(m[0])
-        p, square = torch.zeros_like(m), torch.zeros_like(m)
+        top = mean.amax(-1)
+        m, scale = (mean - top.unsqueeze(-1)).T.contiguous(), variance.T.sqrt()
+        far = float(scale.amax()) * float(self.points.abs().amax()) if scale.numel() else 0.0
+        value, p, square = torch.zeros_like(top), torch.zeros_like(m), torch.zeros_like(m)
         for points in self.points.split(max(1, _AT_ONCE // max(1, mean.numel()))):
-            f = m.unsqueeze(1) + scale.unsqueeze(1) * points.T.unsqueeze(-1)
-            f_max = f.amax(0)
-            e = f.sub_(f_max).exp_()
+            f = torch.addcmul(m.unsqueeze(1), scale.unsqueeze(1), points.T.unsqueeze(-1))
+            if far > _NO_OVERFLOW:
+                f_max = f.amax(0)
+                value += f_max.sum(0)
+                f -= f_max
+            e = f.exp_()
             z = e.sum(0)
-            value += (z.log() + f_max).sum(0)
+            value += z.log().sum(0)
             e /= z
             p += e.sum(1)
             square += e.square_().sum(1)
         n = len(self.points)
         p /= n
-        return LogSumExp(value / n, p.T.contiguous(), (p - square / n).T.contiguous())
+        return LogSumExp(value / n + top, p.T.contiguous(), (p - square / n).T.contiguous())
 
+
+_NO_OVERFLOW = 300.0
+"""A score that no point moves farther than this from its mean needs no guard before exp."""
 
 _AT_ONCE = 2**18
 """Numbers that a block of quasi-Monte Carlo points holds: few enough to stay in the cache."""

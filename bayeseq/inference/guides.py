@@ -161,7 +161,7 @@ class GaussianGuide(PyroModule):
     """(D, C) prior standard deviations"""
 
     def __init__(self, model: LinearModel, start: GaussianPosterior | None = None) -> None:
-        super().__init__(_unused_name())
+        super().__init__(unused_name())
         start = cold_start(model, self.kind) if start is None else start
         self._check(model, start)
         self.register_buffer("scale", torch.exp(model.log_variance / 2)[model.groups])
@@ -220,7 +220,7 @@ class GaussianGuide(PyroModule):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy is another guide: it takes a name of its own."""
         super().__setstate__(state)
-        self.__dict__["_pyro_name"] = _unused_name()
+        self.__dict__["_pyro_name"] = unused_name()
 
 
 class DiagonalGuide(GaussianGuide):
@@ -346,7 +346,8 @@ def _positive(value: Tensor) -> Any:
     return PyroParam(value.clamp_min(torch.finfo(value.dtype).tiny), constraints.positive)
 
 
-def _unused_name() -> str:
+def unused_name() -> str:
+    """A name that no guide has had yet."""
     return f"guide_{next(_numbers)}"
 
 

@@ -82,6 +82,11 @@ class ShapeObjective:
         return float(model.weights @ fit), by_phi[:, : phi.shape[1]], by_residual
 
 
+_ENOUGH = 1e-5
+"""A step that raises the likelihood term by less than this share of it ends the search: the next
+posterior moves the top by more."""
+
+
 def raise_bound(
     feature_map: InducingMap,
     model: SoftmaxModel,
@@ -108,7 +113,7 @@ def raise_bound(
         jac=True,
         method="L-BFGS-B",
         bounds=[(x - 2.0, x + 2.0) for x in start],  # a new posterior before the next stretch
-        options={"maxiter": max_iter},
+        options={"maxiter": max_iter, "ftol": _ENOUGH},
     )
     if not -found.fun > now:
         return None

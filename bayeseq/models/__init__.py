@@ -1,6 +1,7 @@
 """What is believed before and how data speaks: priors and likelihoods as Pyro programs."""
 
+from bayeseq.models.gpsc import GPSCModel
 from bayeseq.models.gpsl import GPSLModel, dependency_columns
-from bayeseq.models.latent import LatentModel
+from bayeseq.models.latent import LatentModel, WeightModel
 
-__all__ = ["GPSLModel", "LatentModel", "dependency_columns"]
+__all__ = ["GPSCModel", "GPSLModel", "LatentModel", "WeightModel", "dependency_columns"]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +26,7 @@ import torch
 from torch import Tensor
 
 from bayeseq.kernels.design import Design
-from bayeseq.models.latent import LatentModel
+from bayeseq.models.latent import WeightModel
 from bayeseq.shapes import Layout
 
 
@@ -55,7 +54,7 @@ def known_labels(allowed: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class GPSLModel(LatentModel):
+class GPSLModel(WeightModel):
     """The rows that have a likelihood, their columns, and the prior of the weights."""
 
     design: Design
@@ -113,30 +112,15 @@ class GPSLModel(LatentModel):
             None if residual is None else torch.from_numpy(residual[rows]),
         )
 
-    @property
-    def n_labels(self) -> int:
-        """C."""
-        return self.allowed.shape[1]
+    def seen(self, whitened: Tensor) -> tuple[Tensor, ...]:
+        """(…, n, C) the scores of the rows."""
+        return (self.design.product(self.scaled(whitened)),)
 
-    @property
-    def latent_shape(self) -> tuple[int, ...]:
-        """(D, C)."""
-        return self.design.shape[1], self.n_labels
-
-    def scaled(self, whitened: Tensor) -> Tensor:
-        """The weights in their own units."""
-        return whitened * torch.exp(self.log_variance / 2)[self.groups]
-
-    def log_likelihood(self, whitened: Tensor) -> Tensor:
+    def log_likelihood_of(self, seen: tuple[Tensor, ...]) -> Tensor:
         """(…, n) each row's log p(y_n | rest), times its weight."""
-        scores = torch.matmul(self._matrix, self.scaled(whitened))
+        (scores,) = seen
         allowed = scores.masked_fill(~self.allowed, -torch.inf)
         return self.weights * (torch.logsumexp(allowed, -1) - torch.logsumexp(scores, -1))
-
-    @cached_property
-    def _matrix(self) -> Tensor:
-        """Ψ as a torch matrix: dense, as a Pyro program is for small data."""
-        return torch.from_numpy(self.design.dense())
 
 
 def with_dependencies(

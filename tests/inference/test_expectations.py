@@ -244,3 +244,34 @@ def test_softmax_is_the_probability_and_unknown_names_are_refused():
     assert isinstance(expectation("exact", 2), GaussHermite)
     with pytest.raises(ValueError, match="bound is 'laplace'; expected one of 'exact'"):
         expectation("laplace", 2)
+
+
+@pytest.mark.parametrize("C", [2, 3, 20])
+@pytest.mark.parametrize("largest", [10.0, 1e3, 1e5])
+def test_the_tilt_is_found_whatever_the_variance(C, largest):
+    mean, variance = rows(C, 200, C, np.sqrt(largest), largest)
+    a = tilt(mean, variance, steps=40, tol=1e-13)
+    inner = mean + (0.5 - a) * variance
+    again = np.exp(inner.numpy() - inner.numpy().max(-1, keepdims=True))
+    again /= again.sum(-1, keepdims=True)
+    # An error of a is multiplied by the variance inside the exponential.
+    np.testing.assert_allclose(a.numpy(), again, rtol=0, atol=1e-13 * largest + 1e-11)
+
+
+def test_variances_with_and_without_a_guard_against_overflow_agree(monkeypatch):
+    mean, variance = rows(1, 40, 4, 5.0, 20.0)
+    rule = QuasiMonteCarlo(4)
+    plain = rule(mean, variance)
+    monkeypatch.setattr("bayeseq.inference.expectations._NO_OVERFLOW", 0.0)
+    for found, want in zip(rule(mean, variance), plain, strict=True):
+        torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("n", "C"), [(1, 2), (1, 3), (4, 3)])
+def test_what_is_given_is_left_alone(name, n, C):
+    mean, variance = rows(2, n, C, 3.0, 2.0)
+    before = mean.clone(), variance.clone()
+    expectation(name, C)(mean, variance)
+    assert torch.equal(mean, before[0])
+    assert torch.equal(variance, before[1])

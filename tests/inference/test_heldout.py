@@ -153,3 +153,28 @@ def test_refitted_is_the_fit_to_the_other_folds():
         tokens = np.concatenate([rows[b][1] for b in range(4) if b % 2 == fold])
         want = local.select(tokens).times(without.mean)
         torch.testing.assert_close(found[tokens], want, rtol=0, atol=1e-4)
+
+
+def test_refitted_means_come_near_to_the_fit_to_the_other_folds():
+    made = problem(5, [6, 5, 4, 6, 5, 6], 3, (-1,), 5)
+    model = made.model
+    posterior, _ = solver(model, "diagonal", "exact").solve(model.log_variance)
+    sequence = Layout.of(made.lengths).sequence.numpy()
+    _, local, _ = pieces(made, posterior, expectation("exact", 3))
+    whole, quick = (
+        refitted(
+            model,
+            lambda part: solver(part, "diagonal", "exact"),
+            posterior,
+            local,
+            sequence[model.rows],
+            sequence,
+            means_only=means_only,
+        )
+        for means_only in (False, True)
+    )
+    effect = (whole - local.times(posterior.mean)).abs()
+    error = (whole - quick).abs()
+    assert effect.mean() > 0.1
+    assert error.max() < 0.1 * effect.max()
+    assert error.mean() < 0.1 * effect.mean()
