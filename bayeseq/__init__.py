@@ -2,19 +2,35 @@
 
 import os
 
-from bayeseq.baselines import CRF, HMM, MEMM
+from bayeseq.baselines import (
+    CRF,
+    HMM,
+    HMSVM,
+    MEMM,
+    HMPerceptron,
+    MarginalizedPerceptron,
+    MarginalizedSVM,
+    Reranker,
+    StructuredSVM,
+)
+from bayeseq.baselines.hmsvm import SupportSequence
 from bayeseq.data import (
+    DAG,
     Corpus,
     DataError,
     Dataset,
     Entity,
     Template,
+    Tree,
     convert_tags,
+    corpus_trees,
     detect_scheme,
     entities_to_tags,
     list_datasets,
     load_dataset,
     read_columns,
+    read_conllu,
+    read_trees,
     tags_to_entities,
     validate_tags,
     word_features,
@@ -25,15 +41,49 @@ from bayeseq.diagnostics import (
     reliability,
     risk_coverage,
 )
-from bayeseq.kernels import RBF, Kernel, Linear, Polynomial
-from bayeseq.labelers import ScoredEntity, ScoredLabelling, SequenceLabeler
+from bayeseq.kernels import RBF, Delta, Kernel, Linear, Polynomial
+from bayeseq.kernels.marginalized import (
+    DAGKernel,
+    GappySequenceKernel,
+    SequenceKernel,
+    TreeKernel,
+)
+from bayeseq.labelers import (
+    NoProbabilitiesError,
+    RankedLabelling,
+    ScoredEntity,
+    ScoredLabelling,
+    SequenceLabeler,
+)
+from bayeseq.labelers.calibrated import Calibrated
+from bayeseq.labelers.gpsc import GPSC
 from bayeseq.labelers.gpsl import GPSL
+from bayeseq.labelers.gpstruct import GPStruct
 from bayeseq.labelers.persistence import read_model
+from bayeseq.labelers.sparse_gpsc import SparseGPSC
 from bayeseq.plots import plot_reliability, plot_risk_coverage
 
 __version__ = "0.1.0"
 
-LABELERS: dict[str, type[SequenceLabeler]] = {cls.__name__: cls for cls in (CRF, GPSL, HMM, MEMM)}
+LABELERS: dict[str, type[SequenceLabeler]] = {
+    cls.__name__: cls
+    for cls in (
+        CRF,
+        GPSC,
+        GPSL,
+        HMM,
+        HMSVM,
+        MEMM,
+        Calibrated,
+        MarginalizedPerceptron,
+        MarginalizedSVM,
+        GPStruct,
+        HMPerceptron,
+        Reranker,
+        SparseGPSC,
+        StructuredSVM,
+    )
+}
 """The labelers by name: what the command line offers and what `load` accepts."""
 
 
@@ -45,28 +95,49 @@ def load(path: str | os.PathLike[str]) -> SequenceLabeler:
             f"{path} holds a {saved.kind!r}, which is none of {', '.join(LABELERS)}; "
             "it may come from a newer version"
         )
-    return LABELERS[saved.kind]._from_saved(saved)
+    return LABELERS[saved.kind]._from_saved(saved, LABELERS)
 
 
 __all__ = [
     "CRF",
+    "DAG",
+    "GPSC",
     "GPSL",
     "HMM",
+    "HMSVM",
     "LABELERS",
     "MEMM",
     "RBF",
+    "Calibrated",
     "Corpus",
+    "DAGKernel",
     "DataError",
     "Dataset",
+    "Delta",
     "Entity",
+    "GPStruct",
+    "GappySequenceKernel",
+    "HMPerceptron",
     "Kernel",
     "Linear",
+    "MarginalizedPerceptron",
+    "MarginalizedSVM",
+    "NoProbabilitiesError",
     "Polynomial",
+    "RankedLabelling",
+    "Reranker",
     "ScoredEntity",
     "ScoredLabelling",
+    "SequenceKernel",
     "SequenceLabeler",
+    "SparseGPSC",
+    "StructuredSVM",
+    "SupportSequence",
     "Template",
+    "Tree",
+    "TreeKernel",
     "convert_tags",
+    "corpus_trees",
     "detect_scheme",
     "entities_to_tags",
     "evaluate",
@@ -76,6 +147,8 @@ __all__ = [
     "plot_reliability",
     "plot_risk_coverage",
     "read_columns",
+    "read_conllu",
+    "read_trees",
     "reliability",
     "risk_coverage",
     "tags_to_entities",

@@ -76,6 +76,25 @@ class RiskCoverage:
         """How far the area is from the least possible: the fault of the ranking alone."""
         return self.aurc - self.aurc_oracle
 
+    @property
+    def precision(self) -> Floats:
+        """(K,) the share of right ones among the cases kept, by threshold ([gpsc], figure 1c)."""
+        return 1 - self.risk
+
+    @property
+    def recall(self) -> Floats:
+        """(K,) the share of the right cases that is kept, by threshold; 1 where none is right."""
+        right = self.coverage * self.precision
+        return right / right[-1] if right[-1] > 0 else np.ones_like(right)
+
+    def at_threshold(self, threshold: float) -> tuple[float, float]:
+        """The share of cases with at least this confidence, and the error rate among them; (0, 0)
+        where there is none."""
+        kept = np.flatnonzero(self.threshold >= threshold)
+        if len(kept) == 0:
+            return 0.0, 0.0
+        return float(self.coverage[kept[-1]]), float(self.risk[kept[-1]])
+
     def at_coverage(self, coverage: float) -> float:
         """The risk when this share of cases is kept.
 

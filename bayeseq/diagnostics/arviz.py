@@ -39,6 +39,26 @@ def inference_data(
     return xarray.DataTree.from_dict({f"/{name}": data for name, data in datasets.items()})
 
 
+def convergence_of(draws: np.ndarray, arviz: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """R-hat and bulk effective sample sizes (K,) of K quantities, draws (chain, draw, K): by ranks,
+    split chains (Vehtari et al. 2021). A quantity that never changes has R-hat 1.
+
+    >>> rng = np.random.default_rng(0)
+    >>> r_hat, ess = convergence_of(rng.normal(size=(4, 500, 1)))
+    >>> bool(r_hat[0] < 1.01), bool(ess[0] > 1500)
+    (True, True)
+    """
+    arviz = _installed() if arviz is None else arviz
+    S, n, K = draws.shape
+    r_hat, ess = np.ones(K), np.full(K, float(S * n))
+    for k in np.flatnonzero(np.ptp(draws, axis=(0, 1)) > 0):
+        found = np.ascontiguousarray(draws[..., k])
+        ess[k] = float(arviz.ess(found, method="bulk"))
+        if S > 1:
+            r_hat[k] = float(arviz.rhat(found, method="rank"))
+    return r_hat, ess
+
+
 def _installed() -> Any:
     """arviz, imported only now: it takes seconds, and announces its next version at import."""
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +18,12 @@ from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
 from bayeseq.data.features import FeatureSpace
 from bayeseq.data.labels import Labels, LabelSpace, check_lengths, label_members
+from bayeseq.data.structures import edges_of
 from bayeseq.labelers.persistence import SavedModel, params_from_json, params_to_json, write_model
+
+
+class NoProbabilitiesError(TypeError):
+    """A labeler that has scores but no probabilities was asked for probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,8 @@ class FitResult:
     """Whether an interrupt (Ctrl-C) ended it; what was learned until then is kept."""
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     """What was learned besides the weights, by name; empty where there is nothing of the kind."""
+    diagnostics: dict[str, float] = field(default_factory=dict)
+    """How near the end is to the optimum, by name (duality gap, …); empty where nobody measured."""
 
     @property
     def iterations(self) -> int:
@@ -75,6 +82,7 @@ class SequenceLabeler(BaseEstimator, ABC):
     the user, kept by `save`) whatever should be remembered with the model.
     """
 
+    has_probabilities: ClassVar[bool] = True
     classes_: np.ndarray
     feature_space_: FeatureSpace
     label_space_: LabelSpace
@@ -99,6 +107,12 @@ class SequenceLabeler(BaseEstimator, ABC):
         """`_decode` and `_marginals` together, for a subclass in which they share work."""
         return self._decode(batch), self._marginals(batch)
 
+    def _token_scores(self, batch: SequenceBatch) -> np.ndarray:
+        """(N, C) scores of packed rows on a log scale: log-probabilities, unless a subclass that
+        has none writes another."""
+        with np.errstate(divide="ignore"):
+            return np.log(self._marginals(batch))
+
     @abstractmethod
     def _tensors(self) -> dict[str, np.ndarray]:
         """The learned numbers, as they are saved."""
@@ -107,6 +121,15 @@ class SequenceLabeler(BaseEstimator, ABC):
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Take the learned numbers back; `classes_` and `feature_space_` are already there."""
 
+    def _inner(self) -> dict[str, SequenceLabeler]:
+        """The fitted labelers that this one holds, by a name; they are saved with it."""
+        return {}
+
+    def _restore_inner(self, inner: Mapping[str, SequenceLabeler]) -> None:
+        """Take them back; called before `_restore`."""
+        if inner:
+            raise ValueError(f"a {type(self).__name__} holds no other model")
+
     # ---- fitting --------------------------------------------------------------------------------
 
     def fit(
@@ -114,9 +137,13 @@ class SequenceLabeler(BaseEstimator, ABC):
     ) -> Self:
         """Learn from sequences X and their labels y; `sample_weight` weighs whole sequences."""
         began = time.perf_counter()
-        data = self._training_data(X, list(y), sample_weight)
-        result = self._learn(data)
-        self.result_ = replace(result, seconds=time.perf_counter() - began)
+        self._fit_on(self._training_data(X, list(y), sample_weight))
+        self.result_ = replace(self.result_, seconds=time.perf_counter() - began)
+        return self
+
+    def _fit_on(self, data: TrainingData) -> Self:
+        """Learn from sequences that are already packed, such as a part of another labeler's."""
+        self.result_ = self._learn(data)
         self._set_spaces(data.features, data.labels)
         self.metadata_ = {}
         return self
@@ -124,13 +151,15 @@ class SequenceLabeler(BaseEstimator, ABC):
     def _training_data(
         self, X: Iterable[Any], y: Labels, sample_weight: Sequence[float] | None
     ) -> TrainingData:
+        edges = edges_of(X)
         features, matrix, lengths = FeatureSpace.learn(X, getattr(self, "min_count", 1))
         if matrix.shape[0] == 0:
             raise DataError("X holds no token; there is nothing to learn from")
         check_lengths(y, lengths)
         labels = LabelSpace.learn(y)
         weights = _check_weights(sample_weight, len(lengths))
-        batch = SequenceBatch.of(matrix, lengths, labels.allowed(y, lengths), weights)
+        allowed = labels.allowed(y, lengths)
+        batch = SequenceBatch.of(matrix, lengths, allowed, weights, edges=edges)
         return TrainingData(batch, features, labels)
 
     def _set_spaces(self, features: FeatureSpace, labels: LabelSpace) -> None:
@@ -211,9 +240,10 @@ class SequenceLabeler(BaseEstimator, ABC):
 
     def _batch(self, X: Iterable[Any], given: Labels | None) -> SequenceBatch:
         check_is_fitted(self, "classes_")
+        edges = edges_of(X)
         matrix, lengths = self.feature_space_.matrix(X)
         allowed = None if given is None else self.label_space_.allowed(given, lengths)
-        return SequenceBatch.of(matrix, lengths, allowed)
+        return SequenceBatch.of(matrix, lengths, allowed, edges=edges)
 
     def _parts(
         self, batch: SequenceBatch, copies: int = 1
@@ -232,28 +262,38 @@ class SequenceLabeler(BaseEstimator, ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into a folder of JSON and safetensors files, whole or not at all."""
+        write_model(path, self._saved())
+
+    def _saved(self) -> SavedModel:
         check_is_fitted(self, "classes_")
-        write_model(
-            path,
-            SavedModel(
-                kind=type(self).__name__,
-                params=params_to_json(self.get_params(deep=False)),
-                classes=self.label_space_.classes,
-                features=self.feature_space_.names,
-                n_features=self.feature_space_.n_features,
-                result=self.result_.__dict__,
-                metadata=self.metadata_,
-                tensors=self._tensors(),
-            ),
+        return SavedModel(
+            kind=type(self).__name__,
+            params=params_to_json(self.get_params(deep=False)),
+            classes=self.label_space_.classes,
+            features=self.feature_space_.names,
+            n_features=self.feature_space_.n_features,
+            result=self.result_.__dict__,
+            metadata=self.metadata_,
+            tensors=self._tensors(),
+            parts={name: part._saved() for name, part in self._inner().items()},
         )
 
     @classmethod
-    def _from_saved(cls, saved: SavedModel) -> Self:
-        """The labeler that was saved."""
+    def _from_saved(
+        cls, saved: SavedModel, known: Mapping[str, type[SequenceLabeler]] | None = None
+    ) -> Self:
+        """The labeler that was saved; `known` are the classes that it may hold, by name."""
+        known = known or {}
         try:
-            model = cls(**params_from_json(saved.params))
+            model = cls(**params_from_json(saved.params, known))
             model._set_spaces(
                 FeatureSpace(saved.features, saved.n_features), LabelSpace(saved.classes)
+            )
+            model._restore_inner(
+                {
+                    name: known[part.kind]._from_saved(part, known)
+                    for name, part in saved.parts.items()
+                }
             )
             model._restore(saved.tensors)
             lists = {k: tuple(v) for k, v in saved.result.items() if isinstance(v, list)}

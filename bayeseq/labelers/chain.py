@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bayeseq.chain import (
     Chain,
@@ -20,6 +21,7 @@ from bayeseq.chain import (
     log_partition,
     one_thread,
     sample,
+    score,
     span_log_prob,
     viterbi,
 )
@@ -43,6 +45,13 @@ class ScoredLabelling(NamedTuple):
     probability: float
 
 
+class RankedLabelling(NamedTuple):
+    """A labelling of one sequence and its score."""
+
+    labels: list[str]
+    score: float
+
+
 class ScoredEntity(NamedTuple):
     """An entity at [start, end) and the probability of exactly these boundaries and this label."""
 
@@ -59,6 +68,11 @@ class ChainLabeler(SequenceLabeler):
     one most probable labelling, or "marginal", the most probable label of each token; the two can
     differ, and neither is a mistake. `scheme` names a tag scheme ("IOB2", "BIOES", …) whose
     forbidden label pairs then have probability zero everywhere.
+
+    Scores may have a leading axis of draws from a posterior. Then the labellings' distribution is
+    the mean of those of the draws, and every probability here is a probability under that mixture.
+    Single labellings ("viterbi", `predict_nbest`) are those of the mean scores, weighed by the
+    mixture.
     """
 
     decode: str
@@ -73,6 +87,16 @@ class ChainLabeler(SequenceLabeler):
     def _scores(self, batch: SequenceBatch) -> Chain:
         """The log-potentials of packed sequences."""
 
+    @property
+    def _copies(self) -> int:
+        """How many chains `_scores` gives for each sequence."""
+        return 1
+
+    def _parts(
+        self, batch: SequenceBatch, copies: int = 1
+    ) -> Iterable[tuple[np.ndarray, SequenceBatch]]:
+        return super()._parts(batch, copies * self._copies)
+
     def _chain(self, batch: SequenceBatch) -> Chain:
         chain = self._scores(batch)
         if batch.allowed is not None:
@@ -81,23 +105,23 @@ class ChainLabeler(SequenceLabeler):
 
     def _marginals(self, batch: SequenceBatch) -> np.ndarray:
         with numbered(batch):
-            return forward_backward(self._chain(batch)).unary.numpy()
+            return _mean(forward_backward(self._chain(batch)).unary, 2).numpy()
 
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         if self.decode == "marginal":
             return self._marginals(batch).argmax(-1)
         with numbered(batch):
-            return viterbi(self._chain(batch)).labels.numpy()
+            return viterbi(mean_chain(self._chain(batch))).labels.numpy()
 
     def _answers(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         chain = self._chain(batch)
         with numbered(batch):
-            proba = forward_backward(chain).unary.numpy()
+            proba = _mean(forward_backward(chain).unary, 2).numpy()
             if self.decode == "marginal":
                 return proba.argmax(-1), proba
-            return viterbi(chain).labels.numpy(), proba
+            return viterbi(mean_chain(chain)).labels.numpy(), proba
 
     @one_thread()
     def predict_nbest(
@@ -111,13 +135,42 @@ class ChainLabeler(SequenceLabeler):
         for _, part in self._parts(batch, n):
             with numbered(part):
                 chain = self._chain(part)
-                best, log_z = kbest(chain, n), log_partition(chain)
-            proba = (best.score - log_z).exp().tolist()
-            for j, labels in enumerate(best.labels):
+                best, log_z = kbest(mean_chain(chain), n), log_partition(chain)
+            for labels, score_of in zip(best.labels, best.score, strict=True):
+                possible = torch.isfinite(score_of)
+                p = _mean((score(chain, labels) - log_z).exp(), 1)
+                proba = torch.where(possible, p, torch.zeros_like(p)).tolist()
                 for b, row in enumerate(part.layout.split(labels)):
-                    if proba[j][b] > 0:
+                    if proba[b] > 0:
                         names = self.classes_[row.numpy()].tolist()
-                        found[part.numbers[b]].append(ScoredLabelling(names, proba[j][b]))
+                        found[part.numbers[b]].append(ScoredLabelling(names, proba[b]))
+        return [sorted(rows, key=lambda row: -row.probability) for rows in found]
+
+    @one_thread()
+    def rank_labellings(
+        self, X: Iterable[Any], n: int, given: Labels | None = None
+    ) -> list[list[RankedLabelling]]:
+        """The n best labellings of each sequence with their scores, best first (fewer where a
+        sequence has fewer): log-probabilities, or the model's own scores where it has none."""
+        require_positive("n", n)
+        return [
+            [RankedLabelling(self.classes_[row].tolist(), s) for row, s in zip(*found, strict=True)]
+            for found in self._ranked(self._batch(X, given), n)
+        ]
+
+    def _ranked(self, batch: SequenceBatch, n: int) -> list[tuple[np.ndarray, list[float]]]:
+        """The labellings (n, T) of each sequence by number, and their scores."""
+        found = [(np.zeros((0, 0), np.int64), [0.0])] * batch.layout.n_sequences
+        place = {number: i for i, number in enumerate(batch.numbers.tolist())}
+        for _, part in self._parts(batch, n):
+            with numbered(part):
+                chain = self._chain(part)
+                best = kbest(chain, n)
+            score = best.score - log_partition(chain) if self.has_probabilities else best.score
+            for b, labels in enumerate(part.layout.split(best.labels, dim=-1)):
+                some = torch.isfinite(score[:, b])
+                ranked = (labels[some].numpy(), score[some, b].tolist())
+                found[place[int(part.numbers[b])]] = ranked
         return found
 
     def predict_entities(
@@ -169,7 +222,7 @@ class ChainLabeler(SequenceLabeler):
                     found = span_log_prob(
                         self._chain(part), torch.tensor(spans), torch.stack(inside), joins
                     )
-                for (i, k), p in zip(places, found.exp().tolist(), strict=True):
+                for (i, k), p in zip(places, _mean(found.exp(), 1).tolist(), strict=True):
                     proba[i][k] = min(p, 1.0)
         return proba
 
@@ -181,17 +234,21 @@ class ChainLabeler(SequenceLabeler):
         for _, part in self._parts(batch):
             classes = self.label_space_.classes
             free = obey_scheme(self._scores(part), self.scheme, classes)
-            found[part.numbers] = log_partition(self._chain(part)) - log_partition(free)
+            each = log_partition(self._chain(part)) - log_partition(free)
+            found[part.numbers] = _log_mean(each)
         return found
 
     @one_thread()
     def predict_entropy(self, X: Iterable[Any], given: Labels | None = None) -> np.ndarray:
-        """(B,) the entropy in nats of each sequence's distribution over whole labellings."""
+        """(B,) the entropy in nats of each sequence's distribution over whole labellings; that of a
+        mixture is estimated from labellings drawn from it, the same ones each time."""
         batch = self._batch(X, given)
         found = np.zeros(batch.layout.n_sequences)
         for _, part in self._parts(batch):
             with numbered(part):
-                found[part.numbers] = entropy(self._chain(part))
+                chain = self._chain(part)
+                mixed = chain.unary.dim() > 2
+                found[part.numbers] = _mixture_entropy(chain) if mixed else entropy(chain)
         return found
 
     @one_thread()
@@ -210,10 +267,46 @@ class ChainLabeler(SequenceLabeler):
         found: list[list[list[str]]] = [[] for _ in range(batch.layout.n_sequences)]
         for _, part in self._parts(batch, draws):
             with numbered(part):
-                drawn = sample(self._chain(part), draws, generator)
+                drawn = _sampled(self._chain(part), draws, generator)
             for b, rows in enumerate(part.layout.split(drawn, dim=-1)):
                 found[part.numbers[b]] = self.classes_[rows.numpy()].tolist()
         return found
+
+
+def mean_chain(chain: Chain) -> Chain:
+    """The chain of the mean scores over draws, or the chain itself where there are none."""
+    if chain.unary.dim() == 2:
+        return chain
+    return Chain(chain.unary.mean(0), chain.transitions.mean(0), chain.layout)
+
+
+def _mean(values: Tensor, dims: int) -> Tensor:
+    """The mean over draws of values with so many axes besides."""
+    return values.mean(0) if values.dim() > dims else values
+
+
+def _log_mean(values: Tensor) -> Tensor:
+    """(B,) the logarithm of the mean over draws of exp(values)."""
+    if values.dim() == 1:
+        return values
+    return torch.logsumexp(values, 0) - np.log(len(values))
+
+
+def _sampled(chain: Chain, draws: int, generator: torch.Generator) -> Tensor:
+    """(draws, N) labellings of a chain, or of a mixture: each from one of its chains by lot."""
+    if chain.unary.dim() == 2:
+        return sample(chain, draws, generator)
+    which = torch.randint(len(chain.unary), (draws,), generator=generator)
+    picked = Chain(chain.unary[which], chain.transitions[which], chain.layout)
+    return sample(picked, 1, generator)[0]
+
+
+def _mixture_entropy(chain: Chain) -> Tensor:
+    """(B,) −log p of labellings drawn from a mixture, on average: one from each of its chains."""
+    drawn = sample(chain, 1, torch.Generator().manual_seed(0))[0]
+    log_z = log_partition(chain)
+    log_p = [_log_mean(score(chain, labels) - log_z) for labels in drawn]
+    return -torch.stack(log_p).mean(0)
 
 
 def obey_scheme(chain: Chain, scheme: str | None, classes: Sequence[str]) -> Chain:
@@ -256,7 +349,7 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"{name} is {value}; it must be at least 1")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     """Refuse a parameter that is none of the names it may be."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")

@@ -1,10 +1,10 @@
-"""A fitted GPSL as posterior draws: of its weights, of labellings, and what they say of labels."""
+"""A fitted labeler as posterior draws: of its weights, of labellings, and what these say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,14 +13,46 @@ from torch import Tensor
 from bayeseq.chain import Chain, forward_backward, log_partition, one_thread, sample
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
+from bayeseq.data.features import FeatureSpace
 from bayeseq.data.labels import Labels
 from bayeseq.diagnostics.arviz import Variable, inference_data
-from bayeseq.inference.dependencies import Dependencies, check_offsets
-from bayeseq.kernels.maps import LinearMap
-from bayeseq.labelers.chain import obey_scheme, require_positive
+from bayeseq.inference.dependencies import Dependencies
+from bayeseq.kernels.maps import FeatureMap, LinearMap
+from bayeseq.labelers.base import FitResult
+from bayeseq.labelers.chain import require_positive
 
-if TYPE_CHECKING:
-    from bayeseq.labelers.gpsl import GPSL
+Answers = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""(S, B) log p(y | x), (S, N, C) label probabilities and (S, N) labellings, packed."""
+
+
+class DrawnLabeler(Protocol):
+    """A labeler with a posterior that can be drawn from."""
+
+    classes_: np.ndarray
+    feature_space_: FeatureSpace
+    result_: FitResult
+    feature_map_: FeatureMap
+    posterior_: Any
+
+    @property
+    def _offsets(self) -> tuple[int, ...]:
+        """The offsets of the labels that a label depends on"""
+
+    @property
+    def _n_chains(self) -> int:
+        """How many chains the draws are of"""
+
+    def _batch(self, X: Iterable[Any], given: Labels | None) -> SequenceBatch:
+        """X made ready"""
+
+    def _parts(
+        self, batch: SequenceBatch, copies: int
+    ) -> Iterable[tuple[np.ndarray, SequenceBatch]]:
+        """The batch in pieces"""
+
+    def _draw_answers(self, part: SequenceBatch, draws: int, generator: torch.Generator) -> Answers:
+        """What draws say of a part"""
+
 
 WITHOUT_DEPENDENCIES = 10
 """Weights that are shown where there is no dependency to show and nothing was asked for."""
@@ -28,11 +60,17 @@ WITHOUT_DEPENDENCIES = 10
 
 @one_thread()
 def to_arviz(
-    model: GPSL, X: Iterable[Any], y: Labels, draws: int, random_state: Any, weights: bool | int
+    model: DrawnLabeler,
+    X: Iterable[Any],
+    y: Labels,
+    draws: int,
+    random_state: Any,
+    weights: bool | int,
 ) -> Any:
     """See `GPSL.to_arviz`."""
     require_positive("draws", draws)
-    offsets = check_offsets(model.dependencies)
+    offsets, chains = model._offsets, model._n_chains
+    draws = chains * max(1, draws // chains)
     batch = model._batch(X, list(y))
     assert batch.allowed is not None
     labels = batch.labels.numpy()[batch.layout.unpacked_rows.numpy()]
@@ -49,6 +87,10 @@ def to_arviz(
     if bad.any():
         raise DataError(f"sequence {int(bad.nonzero()[0][0])}: its labels have no probability")
     sample_dims = ("chain", "draw")
+
+    def by_chain(values: np.ndarray) -> np.ndarray:
+        return values.reshape(chains, -1, *values.shape[1:])
+
     shown, posterior = _weights(model, draws, seed, weights)
     owner = np.repeat(np.arange(batch.layout.n_sequences), batch.layout.lengths.numpy())
     first = np.cumsum(batch.layout.lengths.numpy()) - batch.layout.lengths.numpy()
@@ -68,17 +110,17 @@ def to_arviz(
         {
             "posterior": posterior,
             "posterior_predictive": {
-                "token_labels": ((*sample_dims, "token"), found.labels[None][..., tokens])
+                "token_labels": ((*sample_dims, "token"), by_chain(found.labels[:, tokens]))
             },
             "log_likelihood": {
-                "labels": ((*sample_dims, "sentence"), found.sentence[None][..., sentences]),
+                "labels": ((*sample_dims, "sentence"), by_chain(found.sentence[:, sentences])),
                 "token_labels": (
                     (*sample_dims, "token"),
-                    np.log(found.own_proba(labels, tokens))[None],
+                    by_chain(np.log(found.own_proba(labels, tokens))),
                 ),
             },
             "sample_stats": {
-                "log_likelihood": (sample_dims, found.sentence[None][..., sentences].sum(-1))
+                "log_likelihood": (sample_dims, by_chain(found.sentence[:, sentences].sum(-1)))
             },
             "observed_data": {"token_labels": (("token",), labels[tokens])},
             "constant_data": {name: v for name, v in constants.items() if v[1].size},
@@ -121,17 +163,13 @@ class _Draws:
     """(S, N) a labelling drawn from each"""
 
     @classmethod
-    def of(cls, model: GPSL, batch: SequenceBatch, draws: int, seed: int) -> _Draws:
+    def of(cls, model: DrawnLabeler, batch: SequenceBatch, draws: int, seed: int) -> _Draws:
         N, C, B = batch.layout.n_tokens, len(model.classes_), batch.layout.n_sequences
         sentence = np.zeros((draws, B))
         proba, labels = np.zeros((draws, N, C)), np.zeros((draws, N), dtype=np.int64)
         for rows, part in model._parts(batch, draws):
             generator = torch.Generator().manual_seed(seed)  # the same weights for every part
-            deps = Dependencies(check_offsets(model.dependencies), part.layout)
-            f, g = model._draw_scores(part, deps, draws, generator)
-            if model.prediction == "chain":
-                f, g = f * model.scales_.local, g * model.scales_.dependency
-            found = (_by_chain if deps.is_chain else _by_gibbs)(model, deps, f, g, part, generator)
+            found = model._draw_answers(part, draws, generator)
             sentence[:, part.numbers], proba[:, rows], labels[:, rows] = found
         order = batch.layout.unpacked_rows.numpy()
         return cls(sentence, proba[:, order], labels[:, order])
@@ -142,49 +180,18 @@ class _Draws:
         return np.maximum(found, np.finfo(np.float64).tiny)
 
 
-_Found = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def chain_of_draws(
-    model: GPSL, deps: Dependencies, f: Tensor, g: Tensor, allowed: Tensor | None = None
-) -> Chain:
-    """The chain of scores (S, N, C) and (S, R, C, C); a scheme's forbidden pairs are taken out."""
-    chain = deps.chain(f, g, allowed)
-    if deps.order < 2:
-        chain = obey_scheme(chain, model.scheme, model.label_space_.classes)
-    return chain
-
-
-def _by_chain(
-    model: GPSL,
-    deps: Dependencies,
-    f: Tensor,
-    g: Tensor,
-    part: SequenceBatch,
-    generator: torch.Generator,
-) -> _Found:
-    C = f.shape[-1]
-    free = chain_of_draws(model, deps, f, g)
-    held = chain_of_draws(model, deps, f, g, part.allowed)
+def answers_of_chains(free: Chain, held: Chain, generator: torch.Generator) -> Answers:
+    """What draws of the scores say: `held` keeps to the known labels, `free` to nothing."""
     log_likelihood = log_partition(held) - log_partition(free)
-    drawn = sample(free, 1, generator)[0] % C
-    proba = forward_backward(free).unary
-    if deps.order == 2:
-        proba = proba.unflatten(-1, (C, C)).sum(-2)
-    if deps.is_backwards:
-        reversal = deps.layout.reversal
-        drawn, proba = drawn[..., reversal], proba[..., reversal, :]
-    return log_likelihood.numpy(), proba.numpy(), drawn.numpy()
+    drawn = sample(free, 1, generator)[0]
+    return log_likelihood.numpy(), forward_backward(free).unary.numpy(), drawn.numpy()
 
 
-def _by_gibbs(
-    model: GPSL,
-    deps: Dependencies,
-    f: Tensor,
-    g: Tensor,
-    part: SequenceBatch,
-    generator: torch.Generator,
-) -> _Found:
+def answers_of_pseudo_likelihood(
+    deps: Dependencies, f: Tensor, g: Tensor, part: SequenceBatch, generator: torch.Generator
+) -> Answers:
+    """The same where labellings cannot be summed over: Σ log p(y_n | labels around, x), and
+    marginals by Gibbs sampling."""
     assert part.allowed is not None
     labels = part.labels
     scores = f.clone()
@@ -202,17 +209,17 @@ def _by_gibbs(
 
 
 def _weights(
-    model: GPSL, draws: int, seed: int, weights: bool | int
+    model: DrawnLabeler, draws: int, seed: int, weights: bool | int
 ) -> tuple[Sequence[str], dict[str, Variable]]:
     """The names of the columns whose weights are shown, and the draws that are."""
-    offsets = check_offsets(model.dependencies)
+    offsets, chains = model._offsets, model._n_chains
     C = len(model.classes_)
     mean = model.posterior_.mean
     drawn = model.posterior_.draws(draws, torch.Generator().manual_seed(seed)).numpy()
     n_columns = mean.shape[0] - len(offsets) * C
     found: dict[str, Variable] = {}
     if offsets:
-        rows = drawn[:, n_columns:].reshape(1, draws, len(offsets), C, C)
+        rows = drawn[:, n_columns:].reshape(chains, -1, len(offsets), C, C)
         found["dependency"] = (("chain", "draw", "offset", "neighbour_label", "label"), rows)
     elif weights is False:
         weights = WITHOUT_DEPENDENCIES
@@ -221,11 +228,12 @@ def _weights(
         raise ValueError(f"weights is {weights}; expected True, False or how many")
     columns = np.sort(np.argsort(-mean[:n_columns].abs().amax(-1).numpy(), kind="stable")[:k])
     if k:
-        found["weight"] = (("chain", "draw", "feature", "label"), drawn[None][:, :, columns])
+        shown = drawn[:, columns].reshape(chains, -1, k, C)
+        found["weight"] = (("chain", "draw", "feature", "label"), shown)
     return [_column_name(model, int(column)) for column in columns], found
 
 
-def _column_name(model: GPSL, column: int) -> str:
+def _column_name(model: DrawnLabeler, column: int) -> str:
     if not isinstance(model.feature_map_, LinearMap):
         return f"basis {column}"
     names = model.feature_space_.names

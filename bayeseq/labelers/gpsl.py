@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayeseq.chain import Chain, ImpossibleSequenceError, forward_backward
@@ -19,20 +17,28 @@ from bayeseq.inference.covariance import CovarianceFamily
 from bayeseq.inference.dependencies import Dependencies, RefinedScores, check_offsets, refine
 from bayeseq.inference.expectations import expectation
 from bayeseq.inference.scales import Scales
-from bayeseq.inference.variational import GaussianPosterior, Trace
+from bayeseq.inference.variational import GaussianPosterior
 from bayeseq.kernels import Kernel
+from bayeseq.kernels.choice import map_from_arrays
 from bayeseq.kernels.design import Design
-from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap, map_from_arrays
+from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap
 from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import (
     ChainLabeler,
     check_choice,
     numbered,
+    obey_scheme,
     require_positive,
     require_scheme,
 )
-from bayeseq.labelers.draws import chain_of_draws, to_arviz
+from bayeseq.labelers.draws import (
+    Answers,
+    answers_of_chains,
+    answers_of_pseudo_likelihood,
+    to_arviz,
+)
 from bayeseq.labelers.gpsl_training import NEGLIGIBLE, Training, refuse_beyond
+from bayeseq.labelers.outcome import finite, fit_result
 from bayeseq.models.gpsl import GPSLModel, dependency_rows, without_dependencies
 
 PREDICTIONS = ("chain", "rns", "average", "gibbs")
@@ -156,7 +162,7 @@ class GPSL(ChainLabeler):
 
     def _learn(self, data: TrainingData) -> FitResult:
         found = Training(self, data, self._checked(data)).run()
-        result = self._result(found.trace, found.hyperparameters)
+        result = fit_result(self, found.trace, found.hyperparameters)
         self.feature_map_, self.posterior_ = found.feature_map, found.posterior
         self.scales_, self._model_ = found.scales, found.model
         return result
@@ -187,24 +193,6 @@ class GPSL(ChainLabeler):
                 )
             require_scheme(data, self.scheme)
         return offsets
-
-    def _result(self, trace: Trace, learned: dict[str, Any]) -> FitResult:
-        message = ""
-        if trace.interrupted:
-            message = f"interrupted after {len(trace.bound)} sweeps; what was learned is kept"
-        elif not trace.converged:
-            message = f"{type(self).__name__} stopped after max_iter={self.max_iter} sweeps"
-        if message:
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        return FitResult(
-            trace.bound,
-            trace.elapsed,
-            trace.converged,
-            trace.elapsed[-1],
-            message,
-            trace.interrupted,
-            learned,
-        )
 
     # ---- predicting -----------------------------------------------------------------------------
 
@@ -297,13 +285,10 @@ class GPSL(ChainLabeler):
         found = np.zeros((batch.layout.n_tokens, draws, len(self.classes_)))
         for rows, part in self._parts(batch, draws):
             generator = torch.Generator().manual_seed(int(seed))  # the same weights for every part
-            deps = Dependencies(check_offsets(self.dependencies), part.layout)
-            f, g = self._draw_scores(part, deps, draws, generator)
-            if self.prediction == "chain":
-                f, g = f * self.scales_.local, g * self.scales_.dependency
+            deps, f, g = self._weighed_draws(part, draws, generator)
             if deps.order < 2:
                 with numbered(part):
-                    proba = forward_backward(chain_of_draws(self, deps, f, g, part.allowed)).unary
+                    proba = forward_backward(self._chain_of(deps, f, g, part.allowed)).unary
             elif deps.is_chain:
                 proba = deps.marginals(f, g, part.allowed)
             else:
@@ -331,6 +316,48 @@ class GPSL(ChainLabeler):
         are in `constant_data`.
         """
         return to_arviz(self, X, y, draws, random_state, weights)
+
+    @property
+    def _offsets(self) -> tuple[int, ...]:
+        return check_offsets(self.dependencies)
+
+    @property
+    def _n_chains(self) -> int:
+        return 1
+
+    def _draw_answers(self, part: SequenceBatch, draws: int, generator: torch.Generator) -> Answers:
+        deps, f, g = self._weighed_draws(part, draws, generator)
+        if not deps.is_chain:
+            return answers_of_pseudo_likelihood(deps, f, g, part, generator)
+        free, held = (self._chain_of(deps, f, g, allowed) for allowed in (None, part.allowed))
+        log_likelihood, proba, drawn = answers_of_chains(free, held, generator)
+        C = f.shape[-1]
+        if deps.order == 2:
+            proba = proba.reshape(*proba.shape[:-1], C, C).sum(-2)
+        if deps.is_backwards:
+            reversal = deps.layout.reversal.numpy()
+            drawn, proba = drawn[..., reversal], proba[..., reversal, :]
+        return log_likelihood, proba, drawn % C
+
+    def _chain_of(
+        self, deps: Dependencies, f: Tensor, g: Tensor, allowed: Tensor | None = None
+    ) -> Chain:
+        """The chain of scores (S, N, C) and (S, R, C, C); a scheme's forbidden pairs are taken
+        out."""
+        chain = deps.chain(f, g, allowed)
+        if deps.order < 2:
+            chain = obey_scheme(chain, self.scheme, self.label_space_.classes)
+        return chain
+
+    def _weighed_draws(
+        self, part: SequenceBatch, draws: int, generator: torch.Generator
+    ) -> tuple[Dependencies, Tensor, Tensor]:
+        """Draws of f (S, N, C) and g (S, R, C, C), weighed for prediction."""
+        deps = Dependencies(self._offsets, part.layout)
+        f, g = self._draw_scores(part, deps, draws, generator)
+        if self.prediction == "chain":
+            f, g = f * self.scales_.local, g * self.scales_.dependency
+        return deps, f, g
 
     def _draw_scores(
         self, batch: SequenceBatch, deps: Dependencies, draws: int, generator: torch.Generator
@@ -384,7 +411,7 @@ class GPSL(ChainLabeler):
             "log_variance": (n_groups, C),
             "scales": (2,),
         }
-        numbers = {name: _finite(tensors[name], name, shape) for name, shape in shapes.items()}
+        numbers = {name: finite(tensors[name], name, shape) for name, shape in shapes.items()}
         if bool((numbers["curvature"] < 0).any()) or bool((numbers["precision"] <= 0).any()):
             raise ValueError("a curvature or precision is negative")
         if bool((numbers["scales"] <= 0).any()):
@@ -422,17 +449,10 @@ def _all_groups(groups: np.ndarray, offsets: Sequence[int], n_labels: int) -> np
     return np.concatenate([groups, after]).astype(np.int64)
 
 
-def _finite(array: np.ndarray, name: str, shape: tuple[int, ...]) -> Tensor:
-    """A saved array, if it holds finite numbers in this shape."""
-    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
-        raise ValueError(f"{name} is not {shape} finite numbers")
-    return torch.from_numpy(np.array(array))
-
-
 def _csr(tensors: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sp.csr_matrix:
     """The saved design, if its parts fit together."""
     data, indices, indptr = (tensors[f"design.{part}"] for part in ("data", "indices", "indptr"))
-    _finite(data, "design.data", (len(np.atleast_1d(indices)),))
+    finite(data, "design.data", (len(np.atleast_1d(indices)),))
     if indices.dtype != np.int64 or indptr.dtype != np.int64:
         raise ValueError("the places in the design are not whole numbers")
     matrix = sp.csr_matrix((data, indices, indptr), shape=shape)

@@ -205,6 +205,7 @@ class Training:
             rule=Tilted(steps=12),
             tol=max(1e-3, self.settings.tol),
         )
+        quick.mean_steps = solver.mean_steps  # means that lag would put groups to sleep too early
         start, trace = quick.solve(model.log_variance)
         if trace.interrupted:
             raise KeyboardInterrupt
@@ -291,7 +292,8 @@ class Training:
         sequence = self.batch.layout.sequence.numpy()
         seen = sequence[model.rows]
         if self.settings.covariance not in ("full", "block"):
-            return refitted(model, self._solver, posterior, local, seen, sequence)
+            quick = self.settings.covariance == "diagonal"
+            return refitted(model, self._solver, posterior, local, seen, sequence, means_only=quick)
         scores, variance = posterior.scores(model.design, model.residual)
         p = self.rule(scores, variance.clamp_min(0.0)).probability
         allowed = scores.masked_fill(~model.allowed, -torch.inf)

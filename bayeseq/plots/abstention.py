@@ -53,6 +53,31 @@ def plot_risk_coverage(
     return ax
 
 
+def plot_abstention(curve: RiskCoverage, ax: "Axes | None" = None) -> "Axes":
+    """What a confidence threshold does: precision and recall of the answers that are kept, and the
+    share that is. [gpsc], figure 1c.
+
+    >>> from bayeseq.diagnostics import risk_coverage
+    >>> curve = risk_coverage([["O", "B"]], [[[0.2, 0.8], [0.4, 0.6]]], ["B", "O"])
+    >>> plot_abstention(curve).get_xlabel()
+    'answers are kept from this confidence on'
+    """
+    ax = axes_or_new(ax)
+    lines = {
+        "precision: right among those kept": curve.precision,
+        "recall: kept among the right ones": curve.recall,
+        f"share of {curve.unit}s kept": curve.coverage,
+    }
+    for number, (text, values) in enumerate(lines.items()):
+        ax.step(curve.threshold, values, where="post", label=text, **look(number))
+    ax.set_xlabel("answers are kept from this confidence on")
+    ax.set_ylabel("share")
+    ax.set_title("What abstaining gains and costs")
+    ax.legend(loc="lower left", fontsize="small")
+    show_percent(ax.yaxis)
+    return ax
+
+
 def _draw_curve(curve: RiskCoverage, number: int, text: str, ax: "Axes") -> None:
     style = look(number)
     ax.fill_between(

@@ -273,3 +273,25 @@ def test_nothing_to_score_and_coverage_out_of_range():
     for coverage in (0, -0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="coverage must be above 0"):
             curve.at_coverage(coverage)
+
+
+def test_precision_and_recall_by_threshold():
+    """Counted case by case, as a user with a threshold would."""
+    rng = np.random.default_rng(3)
+    p = rng.integers(1, 10, size=60) / 10
+    proba = [np.stack([p, 1 - p], 1)]
+    truth = ["A" if u < q else "B" for u, q in zip(rng.random(60), p, strict=True)]
+    curve = risk_coverage([truth], proba, ["A", "B"], bootstrap=0)
+    trust = np.maximum(p, 1 - p)
+    right = [label == ("A" if q >= 0.5 else "B") for label, q in zip(truth, p, strict=True)]
+    for k, threshold in enumerate(curve.threshold):
+        kept = [good for good, t in zip(right, trust, strict=True) if t >= threshold]
+        assert curve.precision[k] == pytest.approx(sum(kept) / len(kept))
+        assert curve.recall[k] == pytest.approx(sum(kept) / sum(right))
+        share, error = curve.at_threshold(threshold)
+        assert share == pytest.approx(len(kept) / 60)
+        assert error == pytest.approx(1 - sum(kept) / len(kept))
+    assert curve.at_threshold(1.01) == (0.0, 0.0)
+    assert curve.at_threshold(0.0) == pytest.approx((1.0, curve.error))
+    none = risk_coverage([["B"]], [[[0.9, 0.1]]], ["A", "B"], bootstrap=0)
+    assert none.recall.tolist() == [1.0]

@@ -14,7 +14,13 @@ from tests import oracles
 from tests.labelers.conformance import assert_same, make
 
 CLOSE = {"rtol": 0, "atol": 1e-9}
-NAMES = sorted(name for name, cls in LABELERS.items() if issubclass(cls, ChainLabeler))
+# Those whose answers are one chain's: margins have no probabilities, and GPStruct's are a mixture's
+# (tests/labelers/test_gpstruct.py).
+NAMES = sorted(
+    name
+    for name, cls in LABELERS.items()
+    if issubclass(cls, ChainLabeler) and cls.has_probabilities and name != "GPStruct"
+)
 
 X = [
     [["a", "x"], {"b": 1.0, "y": 0.5}, ["c"]],
@@ -113,12 +119,37 @@ def gpsl_potentials(model, x):
     return unary, pairs
 
 
+def sparse_gpsc_potentials(model, x):
+    """(x·z + 1)² with each point z, times what the point weighs."""
+    column = {feature: d for d, feature in enumerate(model.feature_space_.names)}
+    unary = np.zeros((len(x), 5))
+    for t, token in enumerate(x):
+        for z, weight in zip(model.points_.toarray(), model.coefficients_, strict=True):
+            known = {column[f]: v for f, v in values(token).items() if f in column}
+            unary[t] += (sum(v * z[d] for d, v in known.items()) + 1) ** 2 * weight
+    return unary, np.array([model.transitions_] * (len(x) - 1)).reshape(-1, 5, 5)
+
+
+def gpsc_potentials(model, x):
+    """The posterior's mean."""
+    column = {feature: d for d, feature in enumerate(model.feature_space_.names)}
+    mean = model.posterior_.mean.numpy()
+    unary = np.zeros((len(x), 5))
+    for t, token in enumerate(x):
+        for feature, value in values(token).items():
+            if feature in column:
+                unary[t] += value * mean[column[feature]]
+    return unary, np.array([mean[len(column) :]] * (len(x) - 1)).reshape(-1, 5, 5)
+
+
 # A new chain labeler adds a line: how its documented attributes make potentials.
 POTENTIALS = {
     "CRF": crf_potentials,
+    "GPSC": gpsc_potentials,
     "GPSL": gpsl_potentials,
     "HMM": hmm_potentials,
     "MEMM": memm_potentials,
+    "SparseGPSC": sparse_gpsc_potentials,
 }
 
 

@@ -15,8 +15,21 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 import bayeseq
-from bayeseq import LABELERS, DataError, SequenceLabeler, chain, linalg
-from tests.labelers.conformance import NEW, X, Y, assert_same, easy_task, make, parameters
+from bayeseq import LABELERS, DataError, NoProbabilitiesError, SequenceLabeler, chain, linalg
+from bayeseq.baselines import marginalized, marginalized_svm
+from tests.labelers.conformance import (
+    NEW,
+    ORDERED,
+    TOLERANCES,
+    X,
+    Y,
+    assert_same,
+    assert_scores,
+    easy_task,
+    make,
+    parameters,
+    scores,
+)
 
 # Two fits by different routes meet at the optimum, not in the last bit.
 SAME_OPTIMUM = 1e-6
@@ -36,6 +49,23 @@ def fitted_by_name():
 def model(name, fitted_by_name):
     """A fitted labeler that tests must not change."""
     return fitted_by_name[name]
+
+
+@pytest.fixture(params=sorted(name for name in LABELERS if LABELERS[name].has_probabilities))
+def sure_name(request):
+    """The name of a labeler that has probabilities."""
+    return request.param
+
+
+@pytest.fixture
+def sure_model(sure_name, fitted_by_name):
+    return fitted_by_name[sure_name]
+
+
+@pytest.fixture(params=sorted(set(LABELERS) - ORDERED))
+def unordered_name(request):
+    """The name of a labeler that does not mind the order of the sequences."""
+    return request.param
 
 
 # ---- membership -------------------------------------------------------------------------------
@@ -89,7 +119,7 @@ def test_params_round_trip(name):
 def test_clone_has_the_params_and_nothing_learned(name, model):
     twin = clone(model)
     assert type(twin) is LABELERS[name]
-    assert twin.get_params() == model.get_params()
+    assert str(twin.get_params()) == str(model.get_params())
     with pytest.raises(NotFittedError):
         twin.predict(NEW)
 
@@ -102,7 +132,7 @@ def test_unfitted_use_is_refused(name, tmp_path):
     new = make(name)
     for use in (
         lambda: new.predict(X),
-        lambda: new.predict_proba(X),
+        lambda: scores(new, X),
         lambda: new.predict_marginals(X),
         lambda: new.predict_single(X[0]),
         lambda: new.predict_marginals_single(X[0]),
@@ -119,7 +149,7 @@ def test_fit_returns_self_and_leaves_params_and_data_alone(name):
     before = new.get_params()
     data = copy.deepcopy((X, Y))
     assert new.fit(*data) is new
-    new.predict_proba(data[0])
+    scores(new, data[0])
     assert new.get_params() == before
     assert data == (X, Y)
 
@@ -127,14 +157,14 @@ def test_fit_returns_self_and_leaves_params_and_data_alone(name):
 def test_refitting_gives_the_same_answer(name, model):
     new = make(name).fit(NEW, [["B", "I", "O"], ["O"], ["X"] * 5])
     new.fit(X, Y)
-    assert_same(new.predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(new, NEW), scores(model, NEW))
     assert new.predict(NEW) == model.predict(NEW)
     assert new.classes_.tolist() == ["B", "I", "O"]
 
 
 def test_copies_predict_the_same(model):
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert_same(twin.predict_proba(NEW), model.predict_proba(NEW))
+        assert_same(scores(twin, NEW), scores(model, NEW))
 
 
 def test_cross_validation_on_lists(name):
@@ -166,65 +196,82 @@ def test_answers_have_the_shape_of_the_questions(model, lengths):
     tokens = [token for sequence in X for token in sequence]
     data = [tokens[:n] for n in lengths]
     labels = model.predict(data)
-    proba = model.predict_proba(data)
-    marginals = model.predict_marginals(data)
+    proba = scores(model, data)
     assert type(labels) is list
     assert all(type(row) is list for row in labels)
     assert all(type(label) is str for row in labels for label in row)
     assert [len(row) for row in labels] == lengths
     assert type(proba) is list
     assert [p.shape for p in proba] == [(n, 3) for n in lengths]
-    assert [len(row) for row in marginals] == lengths
 
 
 def test_classes_are_sorted(model):
     assert model.classes_.tolist() == sorted({label for row in Y for label in row})
 
 
-def test_probabilities_are_probabilities(model):
-    for p in model.predict_proba(X + NEW):
+def test_probabilities_are_probabilities(sure_model):
+    for p in sure_model.predict_proba(X + NEW):
         assert p.dtype == np.float64
         assert (p >= 0).all()
         np.testing.assert_allclose(p.sum(1), 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in LABELERS if not LABELERS[name].has_probabilities)
+)
+def test_scores_are_not_sold_as_probabilities(name, fitted_by_name):
+    model = fitted_by_name[name]
+    for ask in (model.predict_proba, model.predict_marginals, model.tag):
+        with pytest.raises(NoProbabilitiesError, match="Calibrated"):
+            ask(NEW)
+    for labels, found in zip(model.predict(NEW), model.decision_scores(NEW), strict=True):
+        columns = [model.classes_.tolist().index(label) for label in labels]
+        assert (found[np.arange(len(found)), columns] == found.max(1)).all()
 
 
 def test_columns_are_in_the_order_of_classes(model):
     """Training labels get more than their share of probability, each in its own column."""
     column = {label: c for c, label in enumerate(model.classes_)}
     sums, counts = np.zeros((3, 3)), np.zeros((3, 1))
-    for labels, p in zip(Y, model.predict_proba(X), strict=True):
+    for labels, p in zip(Y, scores(model, X), strict=True):
         for label, row in zip(labels, p, strict=True):
             sums[column[label]] += row
             counts[column[label]] += 1
     assert (sums / counts).argmax(0).tolist() == [0, 1, 2]
 
 
-def test_marginals_are_the_probabilities(model):
-    for p, row in zip(model.predict_proba(NEW), model.predict_marginals(NEW), strict=True):
-        assert row == [dict(zip(model.classes_, values, strict=True)) for values in p.tolist()]
+def test_marginals_are_the_probabilities(sure_model):
+    for p, row in zip(
+        sure_model.predict_proba(NEW), sure_model.predict_marginals(NEW), strict=True
+    ):
+        assert row == [dict(zip(sure_model.classes_, values, strict=True)) for values in p.tolist()]
 
 
-def test_tagging_is_predicting_labels_and_probabilities(model):
+def test_tagging_is_predicting_labels_and_probabilities(sure_model):
     given = [[None] * len(x) for x in NEW]
     given[0][1] = "O"
     data = [*NEW, []]
     for known in (None, [*given, []]):
-        labels, proba = zip(*model.tag(data, known), strict=True)
-        assert list(labels) == model.predict(data, known)
-        assert_same(list(proba), model.predict_proba(data, known))
+        labels, proba = zip(*sure_model.tag(data, known), strict=True)
+        assert list(labels) == sure_model.predict(data, known)
+        assert_same(list(proba), sure_model.predict_proba(data, known))
+
+
+def test_marginals_of_one_sequence(sure_model):
+    for x in NEW:
+        assert sure_model.predict_marginals_single(x) == sure_model.predict_marginals([x])[0]
 
 
 def test_single_sequence_answers(model):
     for x in NEW:
         assert model.predict_single(x) == model.predict([x])[0]
-        assert model.predict_marginals_single(x) == model.predict_marginals([x])[0]
 
 
 def test_sequences_do_not_see_each_other(model):
     data = [*X, *NEW, []]
-    together = model.predict_proba(data)
-    assert_same([model.predict_proba([x])[0] for x in data], together, 1e-10)
-    assert_same(model.predict_proba(data[::-1])[::-1], together, 1e-10)
+    together = scores(model, data)
+    assert_same([scores(model, [x])[0] for x in data], together, 1e-10)
+    assert_same(scores(model, data[::-1])[::-1], together, 1e-10)
     assert [model.predict([x])[0] for x in data] == model.predict(data)
     assert model.predict(data[::-1])[::-1] == model.predict(data)
 
@@ -235,24 +282,24 @@ def test_sequences_do_not_see_each_other(model):
 def test_one_token_sentences(name, model):
     only = make(name).fit([[["a"]], [["b"]], [["a"]]], [["A"], ["B"], ["A"]])
     assert only.predict([[["a"]], [["b"]]]) == [["A"], ["B"]]
-    assert [p.shape for p in only.predict_proba([[["a"], ["b"], ["a"]]])] == [(3, 2)]
+    assert [p.shape for p in scores(only, [[["a"], ["b"], ["a"]]])] == [(3, 2)]
     assert len(model.predict([[["w=Rex"]]])[0]) == 1
 
 
-def test_one_label_is_certain(name):
-    only = make(name).fit([[["a"], ["b"]], [["b"]]], [["A", "A"], ["A"]])
+def test_one_label_is_certain(sure_name):
+    only = make(sure_name).fit([[["a"], ["b"]], [["b"]]], [["A", "A"], ["A"]])
     assert only.predict([[["b"], ["c"]]]) == [["A", "A"]]
     assert_same(only.predict_proba([[["b"], ["c"]]]), [np.ones((2, 1))], 1e-12)
 
 
 def test_sentences_without_tokens_teach_nothing(name, model):
     new = make(name).fit([[], *X, []], [[], *Y, []])
-    assert_same(new.predict_proba(NEW), model.predict_proba(NEW), SAME_OPTIMUM)
+    assert_same(scores(new, NEW), scores(model, NEW), SAME_OPTIMUM)
 
 
 def test_unseen_features_say_nothing(model):
     unseen = [[["never"], ["w=dog", "nor", "this"]]]
-    assert_same(model.predict_proba(unseen), model.predict_proba([[[], ["w=dog"]]]))
+    assert_same(scores(model, unseen), scores(model, [[[], ["w=dog"]]]))
 
 
 def test_tokens_without_features(name):
@@ -262,8 +309,7 @@ def test_tokens_without_features(name):
 
 def test_no_features_at_all(name):
     new = make(name).fit([[[], []], [[]]], [["A", "B"], ["B"]])
-    for p in new.predict_proba([[[], ["new"]], [[]]]):
-        np.testing.assert_allclose(p.sum(1), 1, rtol=0, atol=1e-12)
+    assert_scores(new, [[[], ["new"]], [[]]])
 
 
 STRANGE = [
@@ -295,8 +341,8 @@ def test_a_repeated_feature_counts_again(name):
     labels = [["A", "B"], ["B", "A"]]
     first, second = make(name).fit(twice, labels), make(name).fit(by_value, labels)
     # the counts of names differ, so their order may; the optimum does not
-    assert_same(first.predict_proba(twice), second.predict_proba(by_value), SAME_OPTIMUM)
-    assert_same(first.predict_proba(twice), first.predict_proba(by_value))
+    assert_same(scores(first, twice), scores(second, by_value), SAME_OPTIMUM)
+    assert_same(scores(first, twice), scores(first, by_value))
 
 
 def test_dicts_hold_numbers_strings_and_truth(name):
@@ -305,7 +351,7 @@ def test_dicts_hold_numbers_strings_and_truth(name):
     labels = [["A", "B"], ["B"]]
     first, second = make(name).fit(mixed, labels), make(name).fit(plain, labels)
     for data in (mixed, plain):
-        assert_same(first.predict_proba(data), second.predict_proba(data))
+        assert_same(scores(first, data), scores(second, data))
 
 
 def test_a_zero_is_an_absent_feature(name):
@@ -313,7 +359,7 @@ def test_a_zero_is_an_absent_feature(name):
     without = [[{"a": 1.0}, {"b": 1.0}], [{"b": 2.0}, {"a": 1.0}]]
     labels = [["A", "B"], ["B", "A"]]
     first, second = make(name).fit(with_zeros, labels), make(name).fit(without, labels)
-    assert_same(first.predict_proba(with_zeros), second.predict_proba(without), SAME_OPTIMUM)
+    assert_same(scores(first, with_zeros), scores(second, without), SAME_OPTIMUM)
 
 
 def _as_dicts(arrays, names):
@@ -339,8 +385,8 @@ def test_arrays_and_sparse_matrices_equal_dicts(name, kind):
     assert from_dicts.feature_space_.names == ("f0", "f1", "f2")
     new = [array[::-1].copy() for array in arrays]
     assert_same(
-        from_arrays.predict_proba([kind(array) for array in new]),
-        from_dicts.predict_proba(_as_dicts(new, ["f0", "f1", "f2"])),
+        scores(from_arrays, [kind(array) for array in new]),
+        scores(from_dicts, _as_dicts(new, ["f0", "f1", "f2"])),
         1e-10,
     )
     assert from_arrays.predict([np.zeros((0, 3)), new[0]])[0] == []
@@ -351,18 +397,18 @@ def test_stored_zeros_of_sparse_matrices_are_zeros(name):
     stored = [sp.csr_matrix((a.ravel(), [0, 1, 0, 1], [0, 2, 4]), shape=(2, 2)) for a in dense]
     labels = [["A", "B"], ["B", "A"]]
     first, second = make(name).fit(dense, labels), make(name).fit(stored, labels)
-    assert_same(first.predict_proba(dense), second.predict_proba(stored), SAME_OPTIMUM)
+    assert_same(scores(first, dense), scores(second, stored), SAME_OPTIMUM)
 
 
 def test_other_containers(name, model):
     """Generators of sequences, tuples of tokens, sets and tuples of features, arrays of labels."""
     as_sets = [tuple(set(token) for token in sequence) for sequence in X]
     new = make(name).fit((x for x in as_sets), (tuple(labels) for labels in Y))
-    expected = model.predict_proba(NEW)
-    assert_same(new.predict_proba(NEW), expected)
-    assert_same(model.predict_proba(x for x in NEW), expected)
-    assert_same(model.predict_proba(tuple(tuple(map(tuple, x)) for x in NEW)), expected)
-    assert_same(model.predict_proba([[frozenset(token) for token in x] for x in NEW]), expected)
+    expected = scores(model, NEW)
+    assert_same(scores(new, NEW), expected)
+    assert_same(scores(model, (x for x in NEW)), expected)
+    assert_same(scores(model, tuple(tuple(map(tuple, x)) for x in NEW)), expected)
+    assert_same(scores(model, [[frozenset(token) for token in x] for x in NEW]), expected)
     assert model.score((x for x in X), (labels for labels in Y)) == model.score(X, Y)
 
 
@@ -384,8 +430,7 @@ def test_missing_labels_and_label_sets(name):
     new = make(name).fit(X, partial)
     assert new.classes_.tolist() == ["B", "I", "O"]
     assert new.predict([X[1]]) == [["B"]]
-    for p in new.predict_proba(X):
-        np.testing.assert_allclose(p.sum(1), 1, rtol=0, atol=1e-12)
+    assert_scores(new, X)
 
 
 def test_label_sets_mean_what_they_hold(name):
@@ -396,7 +441,7 @@ def test_label_sets_mean_what_they_hold(name):
     plain[3][3], sets[3][3] = {"B", "O"}, ("O", "B")
     plain[3][4], sets[3][4] = {"B", "O"}, frozenset({"O", "B"})
     first, second = make(name).fit(X, plain), make(name).fit(X, sets)
-    assert_same(first.predict_proba(NEW), second.predict_proba(NEW))
+    assert_same(scores(first, NEW), scores(second, NEW))
 
 
 def test_a_label_known_only_from_a_set_is_a_class(name):
@@ -451,29 +496,29 @@ def test_nothing_to_score_is_an_error(model):
 # ---- labels given at prediction ---------------------------------------------------------------
 
 
-def test_given_labels_are_certain_and_move_their_neighbours(model):
+def test_given_labels_are_certain_and_move_their_neighbours(sure_model):
     data = [[[], [], []], *NEW]
     given = [[None, "I", None], *([None] * len(x) for x in NEW)]
-    free, bound = model.predict_proba(data), model.predict_proba(data, given)
-    assert model.predict(data, given)[0][1] == "I"
+    free, bound = sure_model.predict_proba(data), sure_model.predict_proba(data, given)
+    assert sure_model.predict(data, given)[0][1] == "I"
     np.testing.assert_allclose(bound[0][1], [0, 1, 0], rtol=0, atol=1e-12)
     assert np.abs(bound[0][0] - free[0][0]).max() > 0.01
     assert np.abs(bound[0][2] - free[0][2]).max() > 0.01
     assert_same(bound[1:], free[1:], 1e-12)
-    assert model.predict_marginals(data, given)[0][1] == dict(
-        zip(model.classes_, bound[0][1].tolist(), strict=True)
+    assert sure_model.predict_marginals(data, given)[0][1] == dict(
+        zip(sure_model.classes_, bound[0][1].tolist(), strict=True)
     )
 
 
-def test_given_sets_leave_only_their_members(model):
+def test_given_sets_leave_only_their_members(sure_model):
     given = [[{"B", "O"}, None, ("I", "O")], [{"I"}], [None] * 5]
-    bound = model.predict_proba(NEW, given)
+    bound = sure_model.predict_proba(NEW, given)
     assert bound[0][0, 1] == 0
     assert bound[0][2, 0] == 0
     assert bound[1][0].tolist() == [0, 1, 0]
     for p in bound:
         np.testing.assert_allclose(p.sum(1), 1, rtol=0, atol=1e-12)
-    labels = model.predict(NEW, given)
+    labels = sure_model.predict(NEW, given)
     assert labels[0][0] in {"B", "O"}
     assert labels[0][2] in {"I", "O"}
     assert labels[1] == ["I"]
@@ -481,7 +526,7 @@ def test_given_sets_leave_only_their_members(model):
 
 def test_nothing_given_changes_nothing(model):
     nothing = [[None] * len(x) for x in NEW]
-    assert_same(model.predict_proba(NEW, nothing), model.predict_proba(NEW), 1e-12)
+    assert_same(scores(model, NEW, nothing), scores(model, NEW), 1e-12)
     assert model.predict(NEW, nothing) == model.predict(NEW)
 
 
@@ -493,36 +538,39 @@ def test_a_given_label_that_does_not_exist_is_an_error(model):
     with pytest.raises(DataError, match=r"sequence 1, token 0.*'Z'"):
         model.predict(NEW, [[None] * 3, ["Z"], [None] * 5])
     with pytest.raises(DataError, match="sequence 2 has 5 tokens in X, but 4"):
-        model.predict_proba(NEW, [[None] * 3, [None], [None] * 4])
+        scores(model, NEW, [[None] * 3, [None], [None] * 4])
 
 
 # ---- weights ----------------------------------------------------------------------------------
 
 
-def test_weight_two_is_the_sequence_twice(name):
-    weighted = make(name).fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 1])
-    repeated = make(name).fit([*X, X[1], X[3], X[3]], [*Y, Y[1], Y[3], Y[3]])
-    assert_same(weighted.predict_proba(NEW), repeated.predict_proba(NEW), SAME_OPTIMUM)
+def test_weight_two_is_the_sequence_twice(unordered_name):
+    weighted = make(unordered_name).fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 1])
+    repeated = make(unordered_name).fit([*X, X[1], X[3], X[3]], [*Y, Y[1], Y[3], Y[3]])
+    tolerance = TOLERANCES.get(unordered_name, SAME_OPTIMUM)
+    assert_same(scores(weighted, NEW), scores(repeated, NEW), tolerance)
 
 
-def test_weight_two_is_the_sequence_twice_with_missing_labels(name):
+def test_weight_two_is_the_sequence_twice_with_missing_labels(unordered_name):
     partial = copy.deepcopy(Y)
     partial[3] = ["B", None, {"O", "I"}, None, "O"]
-    weighted = make(name).fit(X, partial, sample_weight=[1, 1, 1, 2, 1, 1])
-    repeated = make(name).fit([*X, X[3]], [*partial, partial[3]])
-    assert_same(weighted.predict_proba(NEW), repeated.predict_proba(NEW), 1e-5)
+    weighted = make(unordered_name).fit(X, partial, sample_weight=[1, 1, 1, 2, 1, 1])
+    repeated = make(unordered_name).fit([*X, X[3]], [*partial, partial[3]])
+    tolerance = TOLERANCES.get(unordered_name, 1e-5)
+    assert_same(scores(weighted, NEW), scores(repeated, NEW), tolerance)
 
 
 def test_weight_zero_is_left_out(name, model):
     """The sentence that is left out has no word, label or label pair that the others have not."""
     extra, labels = [["w=the", "low"], ["w=dog", "low"], ["w=Rex", "cap"]], ["O", "O", "B"]
     weighted = make(name).fit([extra, *X], [labels, *Y], sample_weight=[0, *[1] * len(X)])
-    assert_same(weighted.predict_proba(NEW), model.predict_proba(NEW), SAME_OPTIMUM)
+    tolerance = TOLERANCES.get(name, SAME_OPTIMUM)
+    assert_same(scores(weighted, NEW), scores(model, NEW), tolerance)
 
 
 def test_equal_weights_of_one_change_nothing(name, model):
     weighted = make(name).fit(X, Y, sample_weight=np.ones(len(X)))
-    assert_same(weighted.predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(weighted, NEW), scores(model, NEW))
 
 
 @pytest.mark.parametrize("bad", [[1.0], [1, 1, 1, 1, 1, -1], [1, 1, 1, 1, 1, np.nan], 2.0])
@@ -540,10 +588,10 @@ def test_saved_and_loaded_is_the_same_to_the_last_bit(name, model, tmp_path):
     model.save(tmp_path / "model")
     loaded = bayeseq.load(tmp_path / "model")
     assert type(loaded) is LABELERS[name]
-    assert loaded.get_params() == model.get_params()
+    assert str(loaded.get_params()) == str(model.get_params())
     assert loaded.classes_.tolist() == model.classes_.tolist()
     assert loaded.result_ == model.result_
-    assert_same(loaded.predict_proba(X + NEW), model.predict_proba(X + NEW))
+    assert_same(scores(loaded, X + NEW), scores(model, X + NEW))
     assert loaded.predict(X + NEW) == model.predict(X + NEW)
 
 
@@ -551,20 +599,20 @@ def test_numeric_models_are_saved(name, tmp_path):
     new = make(name).fit([np.eye(3)[:2], np.eye(3)[1:]], [["A", "B"], ["B", "C"]])
     new.save(tmp_path / "model")
     loaded = bayeseq.load(tmp_path / "model")
-    assert_same(loaded.predict_proba([np.ones((4, 3))]), new.predict_proba([np.ones((4, 3))]))
+    assert_same(scores(loaded, [np.ones((4, 3))]), scores(new, [np.ones((4, 3))]))
 
 
 def test_saving_over_an_older_model(name, model, tmp_path):
     make(name).fit(NEW, [["B", "I", "O"], ["O"], ["X"] * 5]).save(tmp_path / "model")
     model.save(tmp_path / "model")
-    assert_same(bayeseq.load(tmp_path / "model").predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(bayeseq.load(tmp_path / "model"), NEW), scores(model, NEW))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_loaded_model_can_be_fitted_again(name, model, tmp_path):
     model.save(tmp_path / "model")
     again = bayeseq.load(tmp_path / "model").fit(X, Y)
-    assert_same(again.predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(again, NEW), scores(model, NEW))
 
 
 # ---- bad data ---------------------------------------------------------------------------------
@@ -618,7 +666,7 @@ def test_bad_data_at_prediction_is_named(name, model):
     with pytest.raises(DataError, match=r"sequence 1, token 0.*'word'"):
         model.predict([[["a"]], ["word"]])
     with pytest.raises(DataError, match=r"sequence 0, token 0.*'a'"):
-        model.predict_proba([[{"a": np.nan}]])
+        scores(model, [[{"a": np.nan}]])
     with pytest.raises(DataError, match="sequence 0 is a int"):
         model.predict([5])
     with pytest.raises(DataError, match=r"holds numbers.*fitted on features"):
@@ -646,13 +694,13 @@ def test_a_fit_that_is_refused_leaves_the_earlier_one(name, model):
     for data, labels, _ in BAD_FITS.values():
         with pytest.raises(DataError):
             new.fit(data, labels)
-    assert_same(new.predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(new, NEW), scores(model, NEW))
     assert new.predict(NEW) == model.predict(NEW)
 
 
 def test_a_fit_that_breaks_off_leaves_the_earlier_one(name, model, monkeypatch):
-    """The third forward–backward pass of the new fit, or the third inverse where it needs none,
-    fails, as it might for want of memory."""
+    """The third forward–backward pass of the new fit, or the third inverse or decoding where it
+    needs none, fails, as it might for want of memory."""
     new = make(name).fit(X, Y)
     passes = []
 
@@ -668,6 +716,10 @@ def test_a_fit_that_breaks_off_leaves_the_earlier_one(name, model, monkeypatch):
     for work, right in (
         ("forward_backward", chain.forward_backward),
         ("inverse", linalg.inverse),
+        ("viterbi", chain.viterbi),
+        ("kbest", chain.kbest),
+        ("first_mistake", marginalized.first_mistake),
+        ("bounded_step", marginalized_svm.bounded_step),
     ):
         broken = breaking(right)
         for module_name, module in list(sys.modules.items()):
@@ -678,7 +730,7 @@ def test_a_fit_that_breaks_off_leaves_the_earlier_one(name, model, monkeypatch):
     with pytest.raises(MemoryError):
         new.fit(data, partial)
     monkeypatch.undo()
-    assert_same(new.predict_proba(NEW), model.predict_proba(NEW))
+    assert_same(scores(new, NEW), scores(model, NEW))
     assert new.predict(NEW) == model.predict(NEW)
 
 
@@ -706,4 +758,4 @@ def test_rare_features_are_left_out(name):
                 counts[feature] = counts.get(feature, 0) + 1
     assert set(new.feature_space_.names) == {f for f, n in counts.items() if n >= 3}
     rare = [[["w=Lee", "cap"], ["w=cat"]]]
-    assert_same(new.predict_proba(rare), new.predict_proba([[["cap"], []]]))
+    assert_same(scores(new, rare), scores(new, [[["cap"], []]]))

@@ -202,7 +202,7 @@ def test_a_class_known_only_from_a_set():
 HARD = {
     "a constant column": ([[[*t, "always"] for t in x] for x in TRAIN[0]], TRAIN[1]),
     "columns twice": ([[[*t, *(f"{f}'" for f in t)] for t in x] for x in TRAIN[0]], TRAIN[1]),
-    "sentences many times": (TRAIN[0][:5] * 10, TRAIN[1][:5] * 10),
+    "sentences many times": (TRAIN[0][:3] * 10, TRAIN[1][:3] * 10),
     "huge values": ([[dict.fromkeys(t, 1e6) for t in x] for x in TRAIN[0]], TRAIN[1]),
     "tiny values": ([[dict.fromkeys(t, 1e-6) for t in x] for x in TRAIN[0]], TRAIN[1]),
     "huge and small": (
@@ -243,7 +243,7 @@ def test_units_do_not_matter_much(case):
     data, _ = HARD[case]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = fit(HARD[case])
+        model = fit(HARD[case], tol=1e-3)
     assert model.score(data, TRAIN[1]) > 0.85
 
 
@@ -259,7 +259,7 @@ def test_numbers_without_names():
     for x, row in zip(data, TRAIN[1], strict=True):
         x[:, :3] += 4 * np.eye(3)[["ABC".index(label) for label in row]]
     for groups in ("auto", None, [0, 1, 1, 1], ["a", "b", "b", "b"]):
-        model = fit((data, TRAIN[1]), groups=groups, tol=1e-3)
+        model = fit((data, TRAIN[1]), groups=groups, tol=1e-2)
         check(model, data)
         assert model.score(data, TRAIN[1]) > 0.85
     with pytest.raises(ValueError, match="without names"):
@@ -382,16 +382,16 @@ def test_the_bar_can_be_switched_off(monkeypatch, capsys):
         shown.append(kwargs["disable"])
         return tqdm(**{**kwargs, "delay": 0, "file": io.StringIO()})
 
-    from bayeseq.inference import variational
+    from bayeseq.inference import optimise
 
-    tqdm = variational.tqdm
-    monkeypatch.setattr(variational, "tqdm", bars)
+    tqdm = optimise.tqdm
+    monkeypatch.setattr(optimise, "tqdm", bars)
     fit((X, Y), progress=False)
     assert set(shown) == {True}
     shown.clear()
     fit((X, Y), progress=True)
     assert None in shown  # only on a terminal
-    monkeypatch.setattr(variational, "tqdm", tqdm)
+    monkeypatch.setattr(optimise, "tqdm", tqdm)
     monkeypatch.setenv("TQDM_DISABLE", "1")
     fit((X, Y), progress=True)
     assert capsys.readouterr().err == ""

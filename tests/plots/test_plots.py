@@ -15,6 +15,7 @@ from bayeseq.diagnostics import (
     risk_coverage,
 )
 from bayeseq.plots import (
+    plot_abstention,
     plot_confidence_histogram,
     plot_confusion,
     plot_entity_f1,
@@ -242,3 +243,12 @@ def test_looks_differ():
     looks = [tuple(look(number).values()) for number in range(4 * len(PALETTE))]
     assert len(set(looks)) == len(looks)
     assert [marker(number) for number in range(2)] == ["o", "s"]
+
+
+def test_abstention_shows_three_lines_by_threshold(data):
+    curve = risk_coverage(*data)
+    ax = plot_abstention(curve)
+    assert [len(line.get_xdata()) for line in ax.lines] == [len(curve.threshold)] * 3
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), curve.precision)
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), curve.recall)
+    np.testing.assert_array_equal(ax.lines[2].get_ydata(), curve.coverage)
