@@ -33,6 +33,17 @@ gpsl is Gaussian-process sequence labelling: it learns how much each group of fe
 needs no cross-validation. Its labels depend on those at the offsets -p dependencies=-1,1 names (by
 default the one before; none for none); -p covariance=diagonal is for large data.
 
+gpsc is a CRF with a posterior: -p inference=map, laplace or vg (the default) says how it is found,
+-p kernel="polynomial(degree=2)" gives it another kernel. sparsegpsc keeps the kernel at few tokens.
+
+gpstruct draws from the posterior of the same model as gpsc, which takes longer; with
+-p checkpoint=DIR the same command goes on where a run was killed.
+
+hmperceptron, hmsvm and structuredsvm are trained for margins: they have scores and no probabilities
+(tag --nbest prints the scores). -p kernel="polynomial(degree=2)" gives the first two a kernel.
+-m calibrated -p labeler=hmsvm -p labeler__C=0.5 turns scores into probabilities with held-out
+sentences; -m reranker -p base=crf chooses anew among the k best labellings of another model.
+
 Ctrl-C ends the search and saves the best weights found so far, for gpsl the posterior of the last
 whole sweep; the exit code is then 130.
 """
@@ -43,6 +54,8 @@ examples:
   bayeseq fit dataset:newswire --features spelling -o model/
   bayeseq fit train.conll -m gpsl -p covariance=diagonal -p dependencies=-1,1 -o model/
   bayeseq fit train.conll -m gpsl -p kernel="rbf(scale=0.1)" -p inducing=500 -o model/
+  bayeseq fit train.conll -m structuredsvm -p C=0.1 -o model/
+  bayeseq fit train.conll -m calibrated -p labeler=hmsvm -o model/
   zcat train.gz | bayeseq fit - --missing _ -o model/
 """
 _TAG = """\
@@ -99,6 +112,11 @@ Run a published experiment again, beside python-crfsuite with its penalty cross-
   gpsl-table3    Algorithm 2 against Viterbi and other ways to predict
   gpsl-figure2   missing training labels
   gpsl-kernels   other kernels, bounds and covariances
+  gpsc-table1    Spanish named entities: dense, sparse and Bayesian Gaussian-process chains
+  gpsc-figure1   pitch accents: sparseness, and what abstaining gains
+  hmsvm-ner, hmsvm-pos      margins on Spanish names and on parts of speech
+  margins-table1            margins on the four tasks of gpsl-table1
+  mlp-ner, mlp-trees        marginalized kernels on Spanish names and on dependency trees
 
 Prints tables and writes them, with all records, into a folder.
 """
@@ -269,6 +287,11 @@ def _add_reproduce(verbs: Any) -> None:
     )
     parser.add_argument("--tasks", metavar="NAMES", help="some of the tasks, by commas")
     parser.add_argument("--protocols", metavar="NAMES", help="gpstruct, random, or both by a comma")
+    parser.add_argument(
+        "--models",
+        metavar="NAMES",
+        help="some of the rows of a table, by commas, such as crfsuite,gpsl1,gpscvg",
+    )
     parser.add_argument("--splits", metavar="N", type=_positive, help="only the first N splits")
     parser.add_argument(
         "-j",

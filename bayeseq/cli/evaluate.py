@@ -78,8 +78,8 @@ def _read(args: argparse.Namespace, form: InputFormat) -> Source:
 
 def _predict(
     model: SequenceLabeler, form: InputFormat, source: Source, quiet: bool
-) -> tuple[list[list[str]], list[np.ndarray]]:
-    """Labels and probabilities, with a bar where there are many."""
+) -> tuple[list[list[str]], list[np.ndarray] | None]:
+    """Labels and probabilities (None where the model has none), with a bar where there are many."""
     y_pred: list[list[str]] = []
     proba: list[np.ndarray] = []
     with tqdm(
@@ -93,17 +93,24 @@ def _predict(
     ) as bar:
         for sentences in chunks(source.corpus.sentences):
             X = form.transform(sentences)
-            for labels, p in model.tag(X):
-                y_pred.append(labels)
-                proba.append(p)
+            if not model.has_probabilities:
+                y_pred += model.predict(X)
+            else:
+                for labels, p in model.tag(X):
+                    y_pred.append(labels)
+                    proba.append(p)
             bar.update(sum(map(len, sentences)))
+    if not model.has_probabilities:
+        name = type(model).__name__
+        remark(f"{name} has no probabilities, so only labels are scored", quiet)
+        return y_pred, None
     return y_pred, proba
 
 
 def _score(
     source: Source,
     y_pred: list[list[str]],
-    proba: list[np.ndarray],
+    proba: list[np.ndarray] | None,
     classes: list[str],
     args: argparse.Namespace,
 ) -> Evaluation:
@@ -121,15 +128,16 @@ def _pictures(
     result: Evaluation, source: Source, y_pred: list[list[str]]
 ) -> dict[str, Callable[[], Any]]:
     """What to draw, by file name."""
-    assert result.reliability is not None  # the probabilities were given
-    assert result.risk_coverage is not None
     curve, risk, entities = result.reliability, result.risk_coverage, result.entities
     pictures: dict[str, Callable[[], Any]] = {
-        "reliability.png": lambda: plot_reliability(curve),
-        "risk-coverage.png": lambda: plot_risk_coverage(risk),
-        "confidence.png": lambda: plot_confidence_histogram(curve),
         "confusion.png": lambda: plot_confusion(confusion(source.labels, y_pred)),
     }
+    if curve is not None and risk is not None:  # there are probabilities
+        pictures |= {
+            "reliability.png": lambda: plot_reliability(curve),
+            "risk-coverage.png": lambda: plot_risk_coverage(risk),
+            "confidence.png": lambda: plot_confidence_histogram(curve),
+        }
     if entities is not None and entities.by_label:
         pictures["entity-f1.png"] = lambda: plot_entity_f1(entities)
     return pictures

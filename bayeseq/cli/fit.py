@@ -26,6 +26,7 @@ from bayeseq.cli.main import INTERRUPTED
 from bayeseq.cli.params import labeler_named, parse_params
 from bayeseq.data import DataError, Template
 from bayeseq.labelers import SequenceLabeler
+from bayeseq.labelers.gpsc import GPSC
 from bayeseq.labelers.gpsl import GPSL
 from bayeseq.labelers.persistence import require_writable
 
@@ -169,14 +170,17 @@ def _report(model: SequenceLabeler, output: Path, quiet: bool) -> int:
     size = counted(model.feature_space_.n_features, "feature")
     if hasattr(model, "weights_"):
         size += f", {counted(len(model.weights_), 'weight')}"
-    step, goal = ("sweep", "bound") if isinstance(model, GPSL) else ("iteration", "objective")
+    swept = isinstance(model, GPSL) or (isinstance(model, GPSC) and model.inference != "map")
+    step, goal = ("sweep", "bound") if swept else ("iteration", "objective")
     objective = f"{goal} {result.objective[-1]:.6g}" if result.objective else f"no {goal} yet"
     remark(
         f"{name}: {size}; {'converged' if result.converged else 'stopped'} after "
         f"{counted(result.iterations, step)} in {result.seconds:.1f} s, {objective}",
         quiet,
     )
-    if result.hyperparameters:
+    if result.diagnostics:
+        remark(", ".join(f"{k} {v:.3g}" for k, v in result.diagnostics.items()), quiet)
+    if any(key in result.hyperparameters for key in (*_TITLES, "kernel")):
         remark(_learned(result.hyperparameters), quiet)
     remark(f"model: {output}", quiet)
     return INTERRUPTED if result.interrupted else 0
@@ -200,6 +204,8 @@ def _learned(found: dict[str, Any]) -> str:
             rows.append(["" if k else title, name, _number(value)])
         if len(ranked) > _ROWS:
             rows.append(["", f"{counted(len(ranked) - _ROWS, 'group')} more", "less"])
+    if "spread" in found:
+        rows.append(["spread", "of draws", _number(found["spread"])])
     if "kernel" in found:
         rows.insert(0, ["kernel", str(found["kernel"]), ""])
     widths = [max(len(row[k]) for row in rows) for k in (0, 1)]

@@ -32,13 +32,23 @@ def parse_params(labeler: type[SequenceLabeler], arguments: Sequence[str]) -> di
     {'l2': 0.5, 'scheme': None, 'transitions': False}
     >>> parse_params(labeler_named("gpsl"), ["dependencies=-1,1", "kernel=rbf(scale=0.1)"])
     {'dependencies': (-1, 1), 'kernel': 'rbf(scale=0.1)'}
+
+    A labeler inside another is named, and its own parameters follow after two underscores:
+
+    >>> parse_params(labeler_named("calibrated"), ["labeler=crf", "labeler__l2=0.5"])
+    {'labeler': CRF(l2=0.5)}
     """
     kinds = _kinds(labeler)
     params: dict[str, Any] = {}
+    inner: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals:
             raise DataError(f"-p {argument}: write NAME=VALUE, such as -p {next(iter(kinds))}=…")
+        outer, _, rest = name.partition("__")
+        if rest and SequenceLabeler in kinds.get(outer, ()):
+            inner.setdefault(outer, []).append(f"{rest}={text}")
+            continue
         if name not in kinds:
             raise DataError(
                 f"-p {argument}: {labeler.__name__} has no parameter {name!r}; it has "
@@ -47,6 +57,10 @@ def parse_params(labeler: type[SequenceLabeler], arguments: Sequence[str]) -> di
         if name in params:
             raise DataError(f"-p {argument}: {name} is given twice")
         params[name] = _value(text, kinds[name], argument)
+    for name, arguments in inner.items():
+        if params.get(name) is None:
+            raise DataError(f"-p {name}__{arguments[0]}: say -p {name}=… too: which labeler it is")
+        params[name].set_params(**parse_params(type(params[name]), arguments))
     return params
 
 
@@ -77,6 +91,8 @@ def _written(value: Any) -> str:
 
 
 def _value(text: str, kinds: tuple[type, ...], argument: str) -> Any:
+    if SequenceLabeler in kinds:
+        return labeler_named(text)()
     if Kernel in kinds:  # any text would do as a string, and fail only once the data is read
         try:
             kernel_from_text(text).check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from pathlib import Path
 
@@ -15,13 +16,22 @@ from bayeseq.experiments.setting import N_SPLITS, TASKS
 def run(args: argparse.Namespace) -> int:
     """Run, print the tables, write the records."""
     if args.experiment not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS)
-        raise DataError(f"there is no experiment {args.experiment!r}; choose one of {known}")
+        names = ", ".join(EXPERIMENTS)
+        raise DataError(f"there is no experiment {args.experiment!r}; choose one of {names}")
     options = {"tasks": _chosen("--tasks", args.tasks, TASKS), "splits": args.splits}
     if args.protocols is not None:
         options["protocols"] = _chosen("--protocols", args.protocols, tuple(N_SPLITS))
+    if args.models is not None:
+        if "models" not in inspect.signature(EXPERIMENTS[args.experiment]).parameters:
+            raise DataError(f"--models: {args.experiment} has no rows to choose from")
+        options["models"] = tuple(args.models.split(","))
     options = {name: value for name, value in options.items() if value is not None}
-    report = EXPERIMENTS[args.experiment](
+    experiment = EXPERIMENTS[args.experiment]
+    known = inspect.signature(experiment).parameters
+    for name in options:
+        if name not in known:
+            raise DataError(f"{args.experiment} has one task, so it takes no --{name}")
+    report = experiment(
         "bayeseq " + " ".join(sys.argv[1:]), jobs=args.jobs, quiet=args.quiet, **options
     )
     print("\n\n".join(report.tables))

@@ -22,6 +22,12 @@ def run(args: argparse.Namespace) -> int:
     """Tag a file or standard input, in chunks of sentences."""
     model = load(args.model)
     form = InputFormat.of(model, args.model)
+    if args.marginals and not model.has_probabilities:
+        name = type(model).__name__
+        raise DataError(
+            f"{args.model} holds a {name}, which has no probabilities; omit --marginals, or fit it "
+            f"with -m calibrated -p labeler={name.lower()}"
+        )
     if args.decode is not None:
         model.set_params(decode=args.decode)
     encoding = args.encoding or form.encoding
@@ -81,9 +87,11 @@ class _Tagger:
     def _write_nbest(self, sentences: list[Rows], X: Any, proba: list[np.ndarray] | None) -> None:
         if not isinstance(self._model, ChainLabeler):
             raise DataError(f"a {type(self._model).__name__} does not rank labellings; omit -n")
-        for i, best in enumerate(self._model.predict_nbest(X, self._args.nbest)):
-            for rank, (labels, probability) in enumerate(best):
-                self._out.write(f"# {rank} {probability:.6f}\n")
+        has_some = self._model.has_probabilities
+        ask: Any = self._model.predict_nbest if has_some else self._model.rank_labellings
+        for i, best in enumerate(ask(X, self._args.nbest)):
+            for rank, (labels, value) in enumerate(best):
+                self._out.write(f"# {rank} {value:.6f}\n")
                 self._write([sentences[i]], [labels], None if proba is None else [proba[i]])
 
     def _write(

@@ -18,7 +18,18 @@ import numpy as np
 import pytest
 
 import bayeseq
-from bayeseq import CRF, GPSL, HMM, Corpus, Template, evaluate, load, read_columns, word_features
+from bayeseq import (
+    CRF,
+    GPSL,
+    HMM,
+    LABELERS,
+    Corpus,
+    Template,
+    evaluate,
+    load,
+    read_columns,
+    word_features,
+)
 from bayeseq.baselines.crf import CRFLoss
 from bayeseq.cli.main import main
 from bayeseq.cli.params import parse_params
@@ -364,7 +375,8 @@ def test_a_param_given_twice(files: Files, tmp_path: Path, fails: Callable[..., 
 
 def test_unknown_model(files: Files, tmp_path: Path, fails: Callable[..., str]) -> None:
     message = fails("fit", files["train"], "-m", "svm", "-o", tmp_path / "m")
-    assert message == "there is no model 'svm'; choose one of crf, gpsl, hmm, memm"
+    known = ", ".join(name.lower() for name in LABELERS)
+    assert message == f"there is no model 'svm'; choose one of {known}"
 
 
 def test_help_names_every_model(capsys: pytest.CaptureFixture[str]) -> None:
