@@ -40,6 +40,7 @@ from bayeseq.diagnostics import (
     evaluate,
     reliability,
     risk_coverage,
+    uncertainty,
 )
 from bayeseq.kernels import RBF, Delta, Kernel, Linear, Polynomial
 from bayeseq.kernels.marginalized import (
@@ -152,6 +153,7 @@ __all__ = [
     "reliability",
     "risk_coverage",
     "tags_to_entities",
+    "uncertainty",
     "validate_tags",
     "word_features",
     "write_columns",

@@ -23,6 +23,7 @@ from bayeseq.diagnostics.scores import (
     token_accuracy,
     token_error,
 )
+from bayeseq.diagnostics.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
     "Confusion",
@@ -32,6 +33,7 @@ __all__ = [
     "ProbabilityScores",
     "ReliabilityCurve",
     "RiskCoverage",
+    "Uncertainty",
     "brier",
     "comparison_table",
     "confusion",
@@ -47,4 +49,5 @@ __all__ = [
     "sequence_accuracy",
     "token_accuracy",
     "token_error",
+    "uncertainty",
 ]

@@ -1,0 +1,1 @@
+"""What one asks of fitted labelers: labelers and sequences in, small records out."""
