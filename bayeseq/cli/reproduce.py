@@ -10,6 +10,7 @@ from pathlib import Path
 from bayeseq.cli.inputs import remark
 from bayeseq.data import DataError
 from bayeseq.experiments import EXPERIMENTS
+from bayeseq.experiments.journal import journal
 from bayeseq.experiments.setting import N_SPLITS, TASKS
 
 
@@ -31,12 +32,14 @@ def run(args: argparse.Namespace) -> int:
     for name in options:
         if name not in known:
             raise DataError(f"{args.experiment} has one task, so it takes no --{name}")
-    report = experiment(
-        "bayeseq " + " ".join(sys.argv[1:]), jobs=args.jobs, quiet=args.quiet, **options
-    )
-    print("\n\n".join(report.tables))
-    for path in report.write(Path(args.output)):
-        remark(str(path), args.quiet)
+    command = "bayeseq " + " ".join(sys.argv[1:])
+    with journal(Path(args.output), args.experiment, command) as kept:
+        if kept.records:
+            remark(f"{len(kept.records)} runs are taken from {kept.path}", args.quiet)
+        report = experiment(command, jobs=args.jobs, quiet=args.quiet, **options)
+        print("\n\n".join(report.tables))
+        for path in report.write(Path(args.output)):
+            remark(str(path), args.quiet)
     return 0
 
 

@@ -8,8 +8,8 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ from tqdm import tqdm
 from bayeseq.data import DataError, load_dataset
 from bayeseq.diagnostics import evaluate
 from bayeseq.diagnostics.tables import aligned
+from bayeseq.experiments.journal import current_journal
 
 TASKS = ("basenp", "chunking", "segmentation", "japanesene")
 NAMES = {
@@ -181,25 +182,47 @@ def run_all(
     apart: bool = False,
 ) -> list[dict[str, Any]]:
     """The records of all pieces of work, some at once in processes of one thread each; `apart`
-    gives each piece a process of its own, so that peaks of memory are its own too."""
-    bar = tqdm(total=len(items), disable=True if quiet else None, unit="run")
-    found = []
-    with bar:
-        if jobs == 1 and not apart:
-            for item in items:
-                found.append(work(item))
-                bar.update()
-            return found
-        with ProcessPoolExecutor(
-            jobs,
-            mp_context=get_context("spawn"),
-            initializer=_alone,
-            max_tasks_per_child=1 if apart else None,
-        ) as pool:
-            for record in pool.map(work, items):
-                found.append(record)
-                bar.update()
-    return found
+    gives each piece a process of its own, so that peaks of memory are its own too. Where a journal
+    is kept, each record is written to it at once, and those that it has are not computed again."""
+    kept = current_journal()
+    names = [f"{work.__module__}.{work.__qualname__} {item!r}" for item in items]
+    done = {} if kept is None else kept.records
+    left = [i for i, name in enumerate(names) if name not in done]
+    found = {i: done[name] for i, name in enumerate(names) if name in done}
+    with tqdm(
+        total=len(items), initial=len(found), disable=True if quiet else None, unit="run"
+    ) as bar:
+        for i, record in _computed(work, items, left, jobs, apart):
+            found[i] = record if kept is None else kept.add(names[i], record)
+            bar.update()
+    return [found[i] for i in range(len(items))]
+
+
+def _computed(
+    work: Callable[[Item], dict[str, Any]],
+    items: Sequence[Item],
+    numbers: Sequence[int],
+    jobs: int,
+    apart: bool,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of some pieces of work with their numbers, as they come."""
+    if jobs == 1 and not apart:
+        for i in numbers:
+            yield i, work(items[i])
+        return
+    with ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=_alone,
+        max_tasks_per_child=1 if apart else None,
+    ) as pool:
+        futures = {pool.submit(work, items[i]): i for i in numbers}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _alone() -> None:
