@@ -37,10 +37,14 @@ from bayeseq.data import (
     write_columns,
 )
 from bayeseq.diagnostics import (
+    confusion_confidence,
     evaluate,
     reliability,
     risk_coverage,
+    sentence_posterior,
+    transition_posterior,
     uncertainty,
+    weight_posterior,
 )
 from bayeseq.kernels import RBF, Delta, Kernel, Linear, Polynomial
 from bayeseq.kernels.marginalized import (
@@ -50,10 +54,12 @@ from bayeseq.kernels.marginalized import (
     TreeKernel,
 )
 from bayeseq.labelers import (
+    NoPosteriorError,
     NoProbabilitiesError,
     RankedLabelling,
     ScoredEntity,
     ScoredLabelling,
+    SentenceUncertainty,
     SequenceLabeler,
 )
 from bayeseq.labelers.calibrated import Calibrated
@@ -62,7 +68,15 @@ from bayeseq.labelers.gpsl import GPSL
 from bayeseq.labelers.gpstruct import GPStruct
 from bayeseq.labelers.persistence import read_model
 from bayeseq.labelers.sparse_gpsc import SparseGPSC
-from bayeseq.plots import plot_reliability, plot_risk_coverage
+from bayeseq.plots import (
+    plot_confusion_confidence,
+    plot_reliability,
+    plot_risk_coverage,
+    plot_sentence,
+    plot_transitions,
+    plot_uncertainty,
+    plot_weights,
+)
 
 __version__ = "0.1.0"
 
@@ -123,12 +137,14 @@ __all__ = [
     "Linear",
     "MarginalizedPerceptron",
     "MarginalizedSVM",
+    "NoPosteriorError",
     "NoProbabilitiesError",
     "Polynomial",
     "RankedLabelling",
     "Reranker",
     "ScoredEntity",
     "ScoredLabelling",
+    "SentenceUncertainty",
     "SequenceKernel",
     "SequenceLabeler",
     "SparseGPSC",
@@ -137,6 +153,7 @@ __all__ = [
     "Template",
     "Tree",
     "TreeKernel",
+    "confusion_confidence",
     "convert_tags",
     "corpus_trees",
     "detect_scheme",
@@ -145,16 +162,24 @@ __all__ = [
     "list_datasets",
     "load",
     "load_dataset",
+    "plot_confusion_confidence",
     "plot_reliability",
     "plot_risk_coverage",
+    "plot_sentence",
+    "plot_transitions",
+    "plot_uncertainty",
+    "plot_weights",
     "read_columns",
     "read_conllu",
     "read_trees",
     "reliability",
     "risk_coverage",
+    "sentence_posterior",
     "tags_to_entities",
+    "transition_posterior",
     "uncertainty",
     "validate_tags",
+    "weight_posterior",
     "word_features",
     "write_columns",
 ]

@@ -25,6 +25,7 @@ ROOMS = {
         "models",
         "kernels",
         "diagnostics.arviz",
+        "diagnostics.uncertainty",
         "data",
         "chain",
         "shapes",

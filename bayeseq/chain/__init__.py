@@ -16,7 +16,7 @@ from bayeseq.chain.marginals import (
 )
 from bayeseq.chain.potentials import Chain, chain_from_padded, constrain
 from bayeseq.chain.recursions import ImpossibleSequenceError
-from bayeseq.chain.spans import inside_probability, span_log_prob
+from bayeseq.chain.spans import inside_probability, overlap_log_prob, span_log_prob
 from bayeseq.chain.sums import total_log_partition
 from bayeseq.chain.threads import in_threads, one_thread
 
@@ -38,6 +38,7 @@ __all__ = [
     "loss_augmented",
     "max_marginals",
     "one_thread",
+    "overlap_log_prob",
     "pair_covariances",
     "sample",
     "score",

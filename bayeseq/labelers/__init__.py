@@ -7,14 +7,18 @@ from bayeseq.labelers.chain import (
     ScoredEntity,
     ScoredLabelling,
 )
+from bayeseq.labelers.guards import NoPosteriorError
+from bayeseq.labelers.uncertain import SentenceUncertainty
 
 __all__ = [
     "ChainLabeler",
     "FitResult",
+    "NoPosteriorError",
     "NoProbabilitiesError",
     "RankedLabelling",
     "ScoredEntity",
     "ScoredLabelling",
+    "SentenceUncertainty",
     "SequenceLabeler",
     "Tagging",
 ]

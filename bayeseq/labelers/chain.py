@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,29 +12,33 @@ from torch import Tensor
 
 from bayeseq.chain import (
     Chain,
-    ImpossibleSequenceError,
     constrain,
     entropy,
     forward_backward,
     kbest,
     log_partition,
     one_thread,
-    sample,
     score,
-    span_log_prob,
     viterbi,
 )
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
 from bayeseq.data.labels import Labels
-from bayeseq.data.schemes import (
-    Entity,
-    continues,
-    entity_types,
-    scheme_constraints,
-    tags_to_entities,
-)
+from bayeseq.data.schemes import Entity, scheme_constraints, tags_to_entities
+from bayeseq.diagnostics.uncertainty import Uncertainty
 from bayeseq.labelers.base import SequenceLabeler, TrainingData
+from bayeseq.labelers.entities import EntityQuestion
+from bayeseq.labelers.guards import NoPosteriorError, check_choice, numbered, require_positive
+from bayeseq.labelers.mixture import log_mean, mean_chain, mean_of, mixture_entropy, sampled
+from bayeseq.labelers.uncertain import (
+    Draws,
+    Seed,
+    SentenceUncertainty,
+    entity_draws,
+    sentence_uncertainty,
+    token_uncertainty,
+    yes_or_no,
+)
 
 
 class ScoredLabelling(NamedTuple):
@@ -53,7 +56,8 @@ class RankedLabelling(NamedTuple):
 
 
 class ScoredEntity(NamedTuple):
-    """An entity at [start, end) and the probability of exactly these boundaries and this label."""
+    """An entity at [start, end) and its probability: of exactly these boundaries and this label,
+    unless another meaning was asked for."""
 
     start: int
     end: int
@@ -105,7 +109,7 @@ class ChainLabeler(SequenceLabeler):
 
     def _marginals(self, batch: SequenceBatch) -> np.ndarray:
         with numbered(batch):
-            return _mean(forward_backward(self._chain(batch)).unary, 2).numpy()
+            return mean_of(forward_backward(self._chain(batch)).unary, 2).numpy()
 
     def _decode(self, batch: SequenceBatch) -> np.ndarray:
         check_choice("decode", self.decode, ("viterbi", "marginal"))
@@ -118,7 +122,7 @@ class ChainLabeler(SequenceLabeler):
         check_choice("decode", self.decode, ("viterbi", "marginal"))
         chain = self._chain(batch)
         with numbered(batch):
-            proba = _mean(forward_backward(chain).unary, 2).numpy()
+            proba = mean_of(forward_backward(chain).unary, 2).numpy()
             if self.decode == "marginal":
                 return proba.argmax(-1), proba
             return viterbi(mean_chain(chain)).labels.numpy(), proba
@@ -138,7 +142,7 @@ class ChainLabeler(SequenceLabeler):
                 best, log_z = kbest(mean_chain(chain), n), log_partition(chain)
             for labels, score_of in zip(best.labels, best.score, strict=True):
                 possible = torch.isfinite(score_of)
-                p = _mean((score(chain, labels) - log_z).exp(), 1)
+                p = mean_of((score(chain, labels) - log_z).exp(), 1)
                 proba = torch.where(possible, p, torch.zeros_like(p)).tolist()
                 for b, row in enumerate(part.layout.split(labels)):
                     if proba[b] > 0:
@@ -174,13 +178,14 @@ class ChainLabeler(SequenceLabeler):
         return found
 
     def predict_entities(
-        self, X: Iterable[Any], given: Labels | None = None
+        self, X: Iterable[Any], given: Labels | None = None, meaning: str = "exact"
     ) -> list[list[ScoredEntity]]:
-        """The entities of the predicted labels, each with the probability that exactly this
-        stretch of tokens is an entity of exactly this type."""
+        """The entities of the predicted labels, each with its probability; see `entity_proba` for
+        what it means: by default that exactly this stretch of tokens is an entity of exactly this
+        type."""
         X = list(X)
         entities = [tags_to_entities(labels) for labels in self.predict(X, given)]
-        scores = self.entity_proba(X, entities, given)
+        scores = self.entity_proba(X, entities, given, meaning)
         return [
             [ScoredEntity(*entity, p) for entity, p in zip(row, proba.tolist(), strict=True)]
             for row, proba in zip(entities, scores, strict=True)
@@ -188,42 +193,30 @@ class ChainLabeler(SequenceLabeler):
 
     @one_thread()
     def entity_proba(
-        self, X: Iterable[Any], entities: Sequence[Sequence[Entity]], given: Labels | None = None
+        self,
+        X: Iterable[Any],
+        entities: Sequence[Sequence[Entity]],
+        given: Labels | None = None,
+        meaning: str = "exact",
     ) -> list[np.ndarray]:
-        """The probability of each candidate entity (start, end, label), on the best path or not:
-        exactly these boundaries and this label, summed over all labellings that say so."""
+        """The probability of each candidate entity (start, end, label), on the best path or not.
+
+        `meaning` says of what: "exact", that an entity has exactly these boundaries and this label;
+        "boundaries", that one has exactly these boundaries, whatever its label; "overlap", that one
+        with this label has at least one token in the span. Each is the sum over all labellings that
+        say so, in the reading of `tags_to_entities`, and exact. A label that training never saw has
+        probability 0.
+        """
         batch = self._batch(X, given)
-        if len(entities) != batch.layout.n_sequences:
-            raise DataError(
-                f"X has {batch.layout.n_sequences} sequences, entities has {len(entities)}"
-            )
-        types = entity_types(self.label_space_.classes)
-        joins = torch.from_numpy(continues(self.label_space_.classes))
-        members = {
-            kind: torch.tensor([kind == found for found in types]) for kind in set(types) - {None}
-        }
-        none = torch.zeros(len(types), dtype=torch.bool)
+        question = EntityQuestion(entities, meaning, self.label_space_.classes)
+        question.check(batch)
         proba = [np.zeros(len(row)) for row in entities]
         for _, part in self._parts(batch):
-            spans, inside, places = [], [], []
-            for b, i in enumerate(part.numbers.tolist()):
-                for k, (start, end, label) in enumerate(entities[i]):
-                    n = int(part.layout.lengths[b])
-                    if not 0 <= start < end <= n:
-                        raise DataError(
-                            f"sequence {i}: entity ({start}, {end}, {label!r}) does not lie in its "
-                            f"{n} tokens"
-                        )
-                    spans.append((b, start, end))
-                    inside.append(members.get(label, none))
-                    places.append((i, k))
-            if spans:
-                with numbered(part):
-                    found = span_log_prob(
-                        self._chain(part), torch.tensor(spans), torch.stack(inside), joins
-                    )
-                for (i, k), p in zip(places, _mean(found.exp(), 1).tolist(), strict=True):
-                    proba[i][k] = min(p, 1.0)
+            places = question.places(part)
+            if places:
+                found = mean_of(question.proba(self._chain(part), part), 1)
+                for (i, k), p in zip(places, found.tolist(), strict=True):
+                    proba[i][k] = p
         return proba
 
     @one_thread()
@@ -235,7 +228,7 @@ class ChainLabeler(SequenceLabeler):
             classes = self.label_space_.classes
             free = obey_scheme(self._scores(part), self.scheme, classes)
             each = log_partition(self._chain(part)) - log_partition(free)
-            found[part.numbers] = _log_mean(each)
+            found[part.numbers] = log_mean(each)
         return found
 
     @one_thread()
@@ -248,7 +241,7 @@ class ChainLabeler(SequenceLabeler):
             with numbered(part):
                 chain = self._chain(part)
                 mixed = chain.unary.dim() > 2
-                found[part.numbers] = _mixture_entropy(chain) if mixed else entropy(chain)
+                found[part.numbers] = mixture_entropy(chain) if mixed else entropy(chain)
         return found
 
     @one_thread()
@@ -267,46 +260,88 @@ class ChainLabeler(SequenceLabeler):
         found: list[list[list[str]]] = [[] for _ in range(batch.layout.n_sequences)]
         for _, part in self._parts(batch, draws):
             with numbered(part):
-                drawn = _sampled(self._chain(part), draws, generator)
+                drawn = sampled(self._chain(part), draws, generator)
             for b, rows in enumerate(part.layout.split(drawn, dim=-1)):
                 found[part.numbers[b]] = self.classes_[rows.numpy()].tolist()
         return found
 
+    # ---- draws from a posterior -----------------------------------------------------------------
 
-def mean_chain(chain: Chain) -> Chain:
-    """The chain of the mean scores over draws, or the chain itself where there are none."""
-    if chain.unary.dim() == 2:
-        return chain
-    return Chain(chain.unary.mean(0), chain.transitions.mean(0), chain.layout)
+    def predict_uncertainty(
+        self,
+        X: Iterable[Any],
+        draws: int | None = None,
+        given: Labels | None = None,
+        random_state: Seed = None,
+    ) -> Uncertainty:
+        """How unsure each token's label is, and of what kind: `total`, `aleatoric` and `epistemic`,
+        a (T,) array of nats a sequence, from the draws of `posterior_predict`.
 
+        100 draws, or all that were kept, unless `draws` says how many. A labeler without a
+        posterior raises `NoPosteriorError`.
+        """
+        return token_uncertainty(Draws(self, X, draws, given, random_state))
 
-def _mean(values: Tensor, dims: int) -> Tensor:
-    """The mean over draws of values with so many axes besides."""
-    return values.mean(0) if values.dim() > dims else values
+    def sentence_uncertainty(
+        self,
+        X: Iterable[Any],
+        draws: int | None = None,
+        given: Labels | None = None,
+        random_state: Seed = None,
+    ) -> SentenceUncertainty:
+        """The same of whole labellings: (B,) arrays of nats, from chains of drawn weights."""
+        return sentence_uncertainty(Draws(self, X, draws, given, random_state))
 
+    def entity_draws(
+        self,
+        X: Iterable[Any],
+        entities: Sequence[Sequence[Entity]],
+        draws: int | None = None,
+        given: Labels | None = None,
+        random_state: Seed = None,
+        meaning: str = "exact",
+    ) -> list[np.ndarray]:
+        """(S, K) the probability of each candidate entity under each draw of the weights, for each
+        sequence; `meaning` as in `entity_proba`. Quantiles over draws are an interval."""
+        return entity_draws(Draws(self, X, draws, given, random_state), entities, meaning)
 
-def _log_mean(values: Tensor) -> Tensor:
-    """(B,) the logarithm of the mean over draws of exp(values)."""
-    if values.dim() == 1:
-        return values
-    return torch.logsumexp(values, 0) - np.log(len(values))
+    def entity_uncertainty(
+        self,
+        X: Iterable[Any],
+        entities: Sequence[Sequence[Entity]],
+        draws: int | None = None,
+        given: Labels | None = None,
+        random_state: Seed = None,
+        meaning: str = "exact",
+    ) -> Uncertainty:
+        """How unsure it is whether each candidate is an entity, yes or no, and of what kind: a (K,)
+        array of nats a sequence, from `entity_draws`."""
+        return yes_or_no(self.entity_draws(X, entities, draws, given, random_state, meaning))
 
+    @property
+    def _default_draws(self) -> int:
+        return 100
 
-def _sampled(chain: Chain, draws: int, generator: torch.Generator) -> Tensor:
-    """(draws, N) labellings of a chain, or of a mixture: each from one of its chains by lot."""
-    if chain.unary.dim() == 2:
-        return sample(chain, draws, generator)
-    which = torch.randint(len(chain.unary), (draws,), generator=generator)
-    picked = Chain(chain.unary[which], chain.transitions[which], chain.layout)
-    return sample(picked, 1, generator)[0]
+    def _require_posterior(self) -> None:
+        """Refuse where there is only a point."""
+        kind = type(self).__name__
+        instead = "; predict_entropy gives the whole of it" if self.has_probabilities else ""
+        raise NoPosteriorError(
+            f"{kind} has one set of weights and no posterior, so it cannot tell what it does not "
+            f"know from what is ambiguous; use GPSL, GPSC(inference='vg') or GPStruct{instead}"
+        )
 
+    def _drawn_weights(self, draws: int, seed: int) -> Tensor:
+        """(S, …) draws of the weights."""
+        raise NotImplementedError
 
-def _mixture_entropy(chain: Chain) -> Tensor:
-    """(B,) −log p of labellings drawn from a mixture, on average: one from each of its chains."""
-    drawn = sample(chain, 1, torch.Generator().manual_seed(0))[0]
-    log_z = log_partition(chain)
-    log_p = [_log_mean(score(chain, labels) - log_z) for labels in drawn]
-    return -torch.stack(log_p).mean(0)
+    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
+        """The chain of a part under each draw, with all that is known and forbidden."""
+        raise NotImplementedError
+
+    def _drawn_marginals(self, part: SequenceBatch, weights: Tensor, seed: int) -> Tensor:
+        """(S, N, C) label probabilities of a part under each draw."""
+        return forward_backward(self._drawn_chain(part, weights, seed)).unary
 
 
 def obey_scheme(chain: Chain, scheme: str | None, classes: Sequence[str]) -> Chain:
@@ -341,25 +376,3 @@ def possible_labels(data: TrainingData, scheme: str) -> torch.Tensor:
     zeros = torch.zeros((batch.layout.n_tokens, C), dtype=torch.float64)
     chain = constrain(Chain(zeros, zeros.new_zeros(C, C), batch.layout), allowed=batch.allowed)
     return forward_backward(obey_scheme(chain, scheme, data.labels.classes)).unary > 0
-
-
-def require_positive(name: str, value: int) -> None:
-    """Refuse a count below one."""
-    if value < 1:
-        raise ValueError(f"{name} is {value}; it must be at least 1")
-
-
-def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Refuse a parameter that is none of the names it may be."""
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}")
-
-
-@contextmanager
-def numbered(batch: SequenceBatch) -> Iterator[None]:
-    """Name the caller's sequence, not the batch's, when one is impossible."""
-    try:
-        yield
-    except ImpossibleSequenceError as error:
-        number = int(batch.numbers[error.sequence])
-        raise ImpossibleSequenceError(number, error.reason) from None

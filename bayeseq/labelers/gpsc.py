@@ -22,6 +22,7 @@ from bayeseq.kernels.maps import FeatureMap, InducingMap, LinearMap
 from bayeseq.kernels.points import Method, choose_points
 from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import check_choice, require_positive, require_scheme
+from bayeseq.labelers.guards import NoPosteriorError
 from bayeseq.labelers.outcome import finite, fit_result
 from bayeseq.labelers.posterior import PosteriorLabeler
 from bayeseq.models.gpsc import GPSCModel, Rules
@@ -199,7 +200,7 @@ class GPSC(PosteriorLabeler):
 
     def _require_posterior(self) -> None:
         if isinstance(getattr(self, "posterior_", None), PointPosterior):
-            raise TypeError(
+            raise NoPosteriorError(
                 "inference='map' has one set of weights and no posterior; fit with inference='vg' "
                 "or 'laplace' to draw from one"
             )

@@ -26,7 +26,6 @@ from bayeseq.labelers.base import FitResult, TrainingData
 from bayeseq.labelers.chain import (
     ChainLabeler,
     check_choice,
-    numbered,
     obey_scheme,
     require_positive,
     require_scheme,
@@ -39,6 +38,7 @@ from bayeseq.labelers.draws import (
 )
 from bayeseq.labelers.gpsl_training import NEGLIGIBLE, Training, refuse_beyond
 from bayeseq.labelers.outcome import finite, fit_result
+from bayeseq.labelers.uncertain import Draws, position_noise, token_draws
 from bayeseq.models.gpsl import GPSLModel, dependency_rows, without_dependencies
 
 PREDICTIONS = ("chain", "rns", "average", "gibbs")
@@ -205,11 +205,7 @@ class GPSL(ChainLabeler):
 
     def _scores(self, batch: SequenceBatch) -> Chain:
         deps = Dependencies(check_offsets(self.dependencies), batch.layout)
-        if deps.order > 1:
-            raise ValueError(
-                f"this needs a chain of single labels, and dependencies {deps.offsets} reach "
-                "farther; predict, predict_proba, tag and posterior_predict work with them"
-            )
+        _require_single_labels(deps)
         return deps.chain(*self._mean_scores(batch, deps))
 
     def _mean_scores(self, batch: SequenceBatch, deps: Dependencies) -> tuple[Tensor, Tensor]:
@@ -227,7 +223,8 @@ class GPSL(ChainLabeler):
             return _possible(deps.marginals(f, g, batch.allowed), batch)
         if self.prediction == "gibbs":
             generator = torch.Generator().manual_seed(self.random_state)
-            f, g = self._draw_scores(batch, deps, _GIBBS_DRAWS, generator)
+            weights = self._drawn_weights(_GIBBS_DRAWS, self.random_state)
+            _, f, g = self._drawn_scores(batch, weights, self.random_state)
             return _possible(deps.gibbs(f, g, generator, batch.allowed).mean(0), batch)
         return _possible(self._refined(batch, deps).proba, batch)
 
@@ -278,23 +275,31 @@ class GPSL(ChainLabeler):
         random_state: int | np.random.Generator | None = None,
     ) -> list[np.ndarray]:
         """(draws, T, C) label probabilities of each sequence, under draws from the posterior of the
-        weights: how they vary from draw to draw is what the model does not know."""
-        require_positive("draws", draws)
-        batch = self._batch(X, given)
-        seed = np.random.default_rng(random_state).integers(2**62)
-        found = np.zeros((batch.layout.n_tokens, draws, len(self.classes_)))
-        for rows, part in self._parts(batch, draws):
-            generator = torch.Generator().manual_seed(int(seed))  # the same weights for every part
-            deps, f, g = self._weighed_draws(part, draws, generator)
-            if deps.order < 2:
-                with numbered(part):
-                    proba = forward_backward(self._chain_of(deps, f, g, part.allowed)).unary
-            elif deps.is_chain:
-                proba = deps.marginals(f, g, part.allowed)
-            else:
-                proba = deps.gibbs(f, g, generator, part.allowed)
-            found[rows] = proba.transpose(0, 1).numpy()
-        return [np.ascontiguousarray(x.transpose(1, 0, 2)) for x in self._ragged(batch, found)]
+        weights: how they vary from draw to draw is what the model does not know.
+
+        With prediction="chain" each draw is weighed by `scales_`, as `predict_proba` weighs the
+        mean of the weights. That takes the probabilities of the mean, not the mean of these.
+        """
+        return token_draws(Draws(self, X, draws, given, random_state))
+
+    def _require_posterior(self) -> None:
+        """There is one."""
+
+    def _drawn_weights(self, draws: int, seed: int) -> Tensor:
+        return self.posterior_.draws(draws, torch.Generator().manual_seed(seed))
+
+    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
+        deps, f, g = self._drawn_scores(part, weights, seed)
+        _require_single_labels(deps)
+        return self._chain_of(deps, f, g, part.allowed)
+
+    def _drawn_marginals(self, part: SequenceBatch, weights: Tensor, seed: int) -> Tensor:
+        deps, f, g = self._drawn_scores(part, weights, seed)
+        if deps.order < 2:
+            return forward_backward(self._chain_of(deps, f, g, part.allowed)).unary
+        if deps.is_chain:
+            return deps.marginals(f, g, part.allowed)
+        return deps.gibbs(f, g, torch.Generator().manual_seed(seed), part.allowed)
 
     def to_arviz(
         self,
@@ -326,7 +331,8 @@ class GPSL(ChainLabeler):
         return 1
 
     def _draw_answers(self, part: SequenceBatch, draws: int, generator: torch.Generator) -> Answers:
-        deps, f, g = self._weighed_draws(part, draws, generator)
+        seed = generator.initial_seed()
+        deps, f, g = self._drawn_scores(part, self._drawn_weights(draws, seed), seed)
         if not deps.is_chain:
             return answers_of_pseudo_likelihood(deps, f, g, part, generator)
         free, held = (self._chain_of(deps, f, g, allowed) for allowed in (None, part.allowed))
@@ -349,28 +355,20 @@ class GPSL(ChainLabeler):
             chain = obey_scheme(chain, self.scheme, self.label_space_.classes)
         return chain
 
-    def _weighed_draws(
-        self, part: SequenceBatch, draws: int, generator: torch.Generator
+    def _drawn_scores(
+        self, part: SequenceBatch, weights: Tensor, seed: int
     ) -> tuple[Dependencies, Tensor, Tensor]:
-        """Draws of f (S, N, C) and g (S, R, C, C), weighed for prediction."""
+        """f (S, N, C) and g (S, R, C, C) of draws of the weights, weighed for prediction; what the
+        feature map leaves out of new tokens is drawn too."""
         deps = Dependencies(self._offsets, part.layout)
-        f, g = self._draw_scores(part, deps, draws, generator)
+        local, residual = self._local(part)
+        f, g = local.product(weights), dependency_rows(weights, deps.offsets)
+        if residual is not None:
+            spread = residual.unsqueeze(-1) * self.posterior_.log_variance[0].exp()
+            f = f + position_noise(part.layout, len(f), f.shape[-1], seed) * spread.sqrt()
         if self.prediction == "chain":
             f, g = f * self.scales_.local, g * self.scales_.dependency
         return deps, f, g
-
-    def _draw_scores(
-        self, batch: SequenceBatch, deps: Dependencies, draws: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Draws of f (S, N, C) and g (S, R, C, C)."""
-        local, residual = self._local(batch)
-        weights = self.posterior_.draws(draws, generator)
-        f = torch.stack([local.times(w) for w in weights])
-        if residual is not None:
-            noise = torch.randn(f.shape, generator=generator, dtype=f.dtype)
-            spread = residual.unsqueeze(-1) * self.posterior_.log_variance[0].exp()
-            f = f + noise * spread.sqrt()
-        return f, dependency_rows(weights, deps.offsets)
 
     # ---- saving ---------------------------------------------------------------------------------
 
@@ -441,6 +439,14 @@ class GPSL(ChainLabeler):
 
 _GIBBS_DRAWS = 32
 """Posterior draws that Gibbs sampling averages over."""
+
+
+def _require_single_labels(deps: Dependencies) -> None:
+    if deps.order > 1:
+        raise ValueError(
+            f"this needs a chain of single labels, and dependencies {deps.offsets} reach farther; "
+            "predict, predict_proba, tag, posterior_predict and predict_uncertainty work with them"
+        )
 
 
 def _all_groups(groups: np.ndarray, offsets: Sequence[int], n_labels: int) -> np.ndarray:

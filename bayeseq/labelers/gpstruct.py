@@ -226,6 +226,10 @@ class GPStruct(PosteriorLabeler):
     def _n_chains(self) -> int:
         return self.posterior_.n_chains
 
+    @property
+    def _default_draws(self) -> int:
+        return min(100, self.posterior_.n_draws)
+
     def posterior_predict(
         self,
         X: Iterable[Any],

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayeseq.chain import Chain, constrain, forward_backward, one_thread
+from bayeseq.chain import Chain, constrain
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.labels import Labels
 from bayeseq.kernels.design import Design
 from bayeseq.kernels.maps import FeatureMap
-from bayeseq.labelers.chain import ChainLabeler, numbered, obey_scheme, require_positive
+from bayeseq.labelers.chain import ChainLabeler, obey_scheme
 from bayeseq.labelers.draws import Answers, answers_of_chains, to_arviz
+from bayeseq.labelers.uncertain import Draws, position_noise, token_draws
 
 
 class Posterior(Protocol):
@@ -76,18 +77,15 @@ class PosteriorLabeler(ChainLabeler):
 
     def _chain_of(self, batch: SequenceBatch, weights: Tensor, seed: int | None = None) -> Chain:
         """The chain of weights (…, D + C, C). With a seed, what the feature map leaves out of new
-        tokens is drawn too: the same for all tokens at one position, so that a sequence gets the
-        same answer whatever else is asked."""
+        tokens is drawn too."""
         features, residual = self.feature_map_.features(batch.features)
         D = features.shape[1]
         f = Design(features).product(weights[..., :D, :])
         if seed is not None and residual.any():
-            _, position = batch.layout.token_index
-            shape = (len(batch.layout.sizes), len(f), f.shape[-1])
-            noise = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+            noise = position_noise(batch.layout, len(f), f.shape[-1], seed)
             variance = self.posterior_.log_variance[0].exp()
             sd = torch.from_numpy(residual).unsqueeze(-1).mul(variance).sqrt() * self.spread_
-            f = f + noise[position].transpose(0, 1) * sd
+            f = f + noise * sd
         return Chain(f, weights[..., D:, :], batch.layout)
 
     def posterior_predict(
@@ -99,19 +97,7 @@ class PosteriorLabeler(ChainLabeler):
     ) -> list[np.ndarray]:
         """(draws, T, C) label probabilities of each sequence, under draws from the posterior of the
         weights: how they vary from draw to draw is what the model does not know."""
-        require_positive("draws", draws)
-        self._require_posterior()
-        batch = self._batch(X, given)
-        seed = int(np.random.default_rng(random_state).integers(2**62))
-        found = np.zeros((batch.layout.n_tokens, draws, len(self.classes_)))
-        with one_thread():
-            weights = self._drawn(draws, seed)
-            for rows, part in self._parts(batch, max(1, draws // self._copies)):
-                chain = self._ruled(self._chain_of(part, weights, seed), part)
-                with numbered(part):
-                    proba = forward_backward(chain).unary
-                found[rows] = proba.transpose(0, 1).numpy()
-        return [np.ascontiguousarray(x.transpose(1, 0, 2)) for x in self._ragged(batch, found)]
+        return token_draws(Draws(self, X, draws, given, random_state))
 
     def to_arviz(
         self,
@@ -128,6 +114,12 @@ class PosteriorLabeler(ChainLabeler):
 
     def _require_posterior(self) -> None:
         """Refuse where there is only a point."""
+
+    def _drawn_weights(self, draws: int, seed: int) -> Tensor:
+        return self._drawn(draws, seed)
+
+    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
+        return self._ruled(self._chain_of(part, weights, seed), part)
 
     def _ruled(self, chain: Chain, part: SequenceBatch) -> Chain:
         if part.allowed is not None:

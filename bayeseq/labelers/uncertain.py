@@ -1,0 +1,147 @@
+"""What draws from a posterior over the weights say of tokens, entities and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayeseq.chain import entropy, one_thread
+from bayeseq.data.batch import SequenceBatch
+from bayeseq.data.labels import Labels
+from bayeseq.data.schemes import Entity
+from bayeseq.diagnostics.uncertainty import Uncertainty, uncertainty
+from bayeseq.labelers.entities import EntityQuestion
+from bayeseq.labelers.guards import numbered, require_positive
+from bayeseq.labelers.mixture import information
+from bayeseq.shapes import Layout
+
+if TYPE_CHECKING:
+    from bayeseq.labelers.chain import ChainLabeler
+
+Seed = int | np.random.Generator | None
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceUncertainty:
+    """How unsure a model is of the whole labelling of each sequence, in nats, and of what kind.
+
+    >>> from bayeseq import GPSL
+    >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
+    >>> model = GPSL(progress=False).fit(X, y)
+    >>> found = model.sentence_uncertainty([[["a"], ["c"]]], random_state=0)
+    >>> bool((found.total >= found.aleatoric).all())
+    True
+    """
+
+    total: np.ndarray
+    """(B,) the entropy of the mean distribution over draws: aleatoric + epistemic"""
+    aleatoric: np.ndarray
+    """(B,) the mean entropy of the draws, exact: what each of them finds ambiguous"""
+    epistemic: np.ndarray
+    """(B,) the mutual information between labelling and weights: how far draws disagree. Estimated
+    from one labelling of each draw, and at most log S with S draws"""
+    standard_error: np.ndarray
+    """(B,) of `epistemic` and of `total`, for these draws of the weights"""
+
+
+class Draws:
+    """Draws of a labeler's weights, and sequences to ask of them, part by part."""
+
+    def __init__(
+        self,
+        model: ChainLabeler,
+        X: Iterable[Any],
+        draws: int | None,
+        given: Labels | None,
+        random_state: Seed,
+    ) -> None:
+        model._require_posterior()
+        self.model, self.batch = model, model._batch(X, given)
+        self.n = model._default_draws if draws is None else draws
+        require_positive("draws", self.n)
+        self.seed = int(np.random.default_rng(random_state).integers(2**62))
+        self.weights = model._drawn_weights(self.n, self.seed)
+
+    def parts(self) -> Iterator[tuple[np.ndarray, SequenceBatch]]:
+        """Pieces for which all draws fit into memory, with their packed rows."""
+        yield from self.model._parts(self.batch, max(1, self.n // self.model._copies))
+
+    def marginals(self, part: SequenceBatch) -> Tensor:
+        """(S, N, C) label probabilities of a part under each draw."""
+        with numbered(part):
+            return self.model._drawn_marginals(part, self.weights, self.seed)
+
+
+@one_thread()
+def token_draws(draws: Draws) -> list[np.ndarray]:
+    """See `posterior_predict`."""
+    batch, C = draws.batch, len(draws.model.classes_)
+    found = np.zeros((batch.layout.n_tokens, draws.n, C))
+    for rows, part in draws.parts():
+        found[rows] = draws.marginals(part).transpose(0, 1).numpy()
+    ragged = draws.model._ragged(batch, found)
+    return [np.ascontiguousarray(x.transpose(1, 0, 2)) for x in ragged]
+
+
+@one_thread()
+def token_uncertainty(draws: Draws) -> Uncertainty:
+    """See `ChainLabeler.predict_uncertainty`."""
+    B = draws.batch.layout.n_sequences
+    total, aleatoric, epistemic = ([np.zeros(0)] * B for _ in range(3))
+    for _, part in draws.parts():
+        proba = part.layout.split(draws.marginals(part), dim=1)
+        found = uncertainty([each.numpy() for each in proba])
+        for b, i in enumerate(part.numbers.tolist()):
+            total[i], aleatoric[i] = found.total[b], found.aleatoric[b]
+            epistemic[i] = found.epistemic[b]
+    return Uncertainty(total, aleatoric, epistemic)
+
+
+@one_thread()
+def entity_draws(
+    draws: Draws, entities: Sequence[Sequence[Entity]], meaning: str
+) -> list[np.ndarray]:
+    """See `ChainLabeler.entity_draws`."""
+    question = EntityQuestion(entities, meaning, draws.model.label_space_.classes)
+    question.check(draws.batch)
+    found = [np.zeros((draws.n, len(row))) for row in entities]
+    for _, part in draws.parts():
+        places = question.places(part)
+        if places:
+            chain = draws.model._drawn_chain(part, draws.weights, draws.seed)
+            proba = question.proba(chain, part).numpy()
+            for column, (i, k) in enumerate(places):
+                found[i][:, k] = proba[:, column]
+    return found
+
+
+def yes_or_no(draws: Sequence[np.ndarray]) -> Uncertainty:
+    """The uncertainty of questions answered yes with probabilities (S, K)."""
+    return uncertainty([np.stack([p, 1 - p], -1) for p in draws])
+
+
+@one_thread()
+def sentence_uncertainty(draws: Draws) -> SentenceUncertainty:
+    """See `ChainLabeler.sentence_uncertainty`."""
+    aleatoric, epistemic, error = np.zeros((3, draws.batch.layout.n_sequences))
+    generator = torch.Generator().manual_seed(draws.seed)
+    for _, part in draws.parts():
+        chain = draws.model._drawn_chain(part, draws.weights, draws.seed)
+        with numbered(part):
+            aleatoric[part.numbers] = entropy(chain).mean(0)
+            epistemic[part.numbers], error[part.numbers] = information(chain, generator)
+    return SentenceUncertainty(aleatoric + epistemic, aleatoric, epistemic, error)
+
+
+def position_noise(layout: Layout, draws: int, n_labels: int, seed: int) -> Tensor:
+    """(S, N, C) standard normal numbers, the same for all tokens at one position, so that a
+    sequence gets the same answer whatever else is asked."""
+    _, position = layout.token_index
+    shape = (len(layout.sizes), draws, n_labels)
+    noise = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    return noise[position].transpose(0, 1)
