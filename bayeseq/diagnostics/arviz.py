@@ -34,7 +34,7 @@ def inference_data(
     datasets = {
         name: _dataset(xarray, group, coords, attrs or {}) for name, group in groups.items()
     }
-    if int(str(arviz.__version__).split(".")[0]) < 1:
+    if _major(arviz) < 1:
         return arviz.InferenceData(**datasets)
     return xarray.DataTree.from_dict({f"/{name}": data for name, data in datasets.items()})
 
@@ -57,6 +57,69 @@ def convergence_of(draws: np.ndarray, arviz: Any = None) -> tuple[np.ndarray, np
         if S > 1:
             r_hat[k] = float(arviz.rhat(found, method="rank"))
     return r_hat, ess
+
+
+def pareto_k(log_ratios: np.ndarray, arviz: Any = None) -> tuple[float, np.ndarray]:
+    """The tail index k̂ of importance ratios, given by their logarithms (S,), and the smoothed log
+    weights, which sum to 1 (Vehtari et al. 2024, "Pareto smoothed importance sampling").
+
+    Ratios that are all equal have no tail: k̂ is −∞.
+
+    >>> rng = np.random.default_rng(0)
+    >>> k, weights = pareto_k(-np.log(rng.random(4000)) / 2)      # a Pareto tail of index 1/2
+    >>> round(k, 1), round(float(np.exp(weights).sum()), 6)
+    (0.5, 1.0)
+    """
+    ratios = np.asarray(log_ratios, dtype=np.float64)
+    if ratios.ndim != 1 or len(ratios) < FEWEST_RATIOS:
+        raise ValueError(
+            f"log_ratios has shape {ratios.shape}; the tail of at least {FEWEST_RATIOS} is needed"
+        )
+    if not np.isfinite(ratios).all():
+        raise ValueError("log_ratios must be finite")
+    if np.ptp(ratios) < 1e-9:
+        return -np.inf, np.full(len(ratios), -np.log(len(ratios)))
+    arviz = _installed() if arviz is None else arviz
+    if _major(arviz) < 1:
+        weights, k = arviz.psislw(ratios)
+    else:
+        from arviz_stats.base import array_stats
+
+        weights, k = array_stats.psislw(-ratios)
+    return float(k), np.asarray(weights)
+
+
+FEWEST_RATIOS = 100
+
+
+def leave_one_out(
+    log_likelihood: np.ndarray, log_ratios: np.ndarray | None = None, r_eff: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """PSIS-LOO of B observations: log p(y_i | the others), k̂ and the effective numbers of
+    parameters, (B,) each, from log-likelihoods (chain, draw, B).
+
+    `log_ratios` (chain, draw), log p − log q, correct draws that come from an approximation q of
+    the posterior (Magnusson et al. 2019); None takes them as they are, with relative efficiency
+    `r_eff`. Needs arviz-stats.
+    """
+    try:
+        from arviz_stats.base import array_stats
+    except ImportError as error:
+        raise ImportError(
+            "leave-one-out scores need arviz-stats; install it with: pip install 'bayeseq[loo]'"
+        ) from error
+    values = np.moveaxis(log_likelihood, -1, 0)
+    if log_ratios is None:
+        found = array_stats.loo(values, r_eff=r_eff)
+    else:
+        log_p = np.broadcast_to(log_ratios, values.shape)
+        found = array_stats.loo_approximate_posterior(values, log_p, np.zeros_like(values))
+    elpd, k, p = (np.asarray(part, dtype=np.float64) for part in found)
+    return elpd, k, p
+
+
+def _major(arviz: Any) -> int:
+    return int(str(arviz.__version__).split(".")[0])
 
 
 def _installed() -> Any:
