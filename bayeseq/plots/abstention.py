@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayeseq.diagnostics.abstention import RiskCoverage
-from bayeseq.plots.style import GREY, axes_or_new, look, named, show_percent
+from bayeseq.plots.style import (
+    GREY,
+    MOST_BANDS,
+    axes_or_new,
+    look,
+    named,
+    plain,
+    show_percent,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +29,7 @@ def plot_risk_coverage(
     """The error rate among the cases kept, against the share kept, with its band.
 
     A single curve comes with the best possible one and with the level of a random order; several,
-    a dict by name, share the axes.
+    a dict by name, share the axes; more than four go without bands.
 
     >>> from bayeseq.diagnostics import risk_coverage
     >>> curve = risk_coverage([["O", "B"]], [[[0.2, 0.8], [0.4, 0.6]]], ["B", "O"])
@@ -34,12 +42,14 @@ def plot_risk_coverage(
         raise ValueError(f"curves of different units cannot share axes: {sorted(units)}")
     ax = axes_or_new(ax)
     for number, (name, curve) in enumerate(by_name.items()):
-        text = f"{name}, AURC {curve.aurc:.4f}" if name else f"observed, {curve.level:.0%} band"
-        _draw_curve(curve, number, text, ax)
+        text = f"observed, {curve.level:.0%} band"
+        if name:
+            text = f"{plain(name)}, AURC {curve.aurc:.4f}"
+        _draw_curve(curve, number, text, ax, with_band=len(by_name) <= MOST_BANDS)
     first = next(iter(by_name.values()))
     if len(by_name) == 1:
         _draw_references(first, ax)
-        name = next(iter(by_name))
+        name = plain(next(iter(by_name)))
         ax.set_title(f"Risk and coverage{', ' + name if name else ''}: AURC {first.aurc:.4f}")
         ax.legend(loc="center left", fontsize="small")
     else:
@@ -74,15 +84,16 @@ def plot_abstention(curve: RiskCoverage, ax: "Axes | None" = None) -> "Axes":
     ax.set_ylabel("share")
     ax.set_title("What abstaining gains and costs")
     ax.legend(loc="lower left", fontsize="small")
+    show_percent(ax.xaxis)
     show_percent(ax.yaxis)
     return ax
 
 
-def _draw_curve(curve: RiskCoverage, number: int, text: str, ax: "Axes") -> None:
+def _draw_curve(curve: RiskCoverage, number: int, text: str, ax: "Axes", with_band: bool) -> None:
     style = look(number)
-    ax.fill_between(
-        curve.band_coverage, curve.lower, curve.upper, color=style["color"], alpha=0.2, linewidth=0
-    )
+    if with_band:
+        x, color = curve.band_coverage, style["color"]
+        ax.fill_between(x, curve.lower, curve.upper, color=color, alpha=0.2, linewidth=0)
     ax.plot(curve.coverage, curve.risk, label=text, **style)
 
 

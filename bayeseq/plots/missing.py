@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from bayeseq.plots.style import axes_or_new, look, marker, show_percent
+from bayeseq.plots.style import axes_or_new, look, marker, plain, show_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +26,13 @@ def plot_missing_labels(
     >>> [float(y) for y in ax.lines[0].get_ydata()]
     [0.045, 0.06]
     """
+    if not errors:
+        raise ValueError("nothing to plot: there are no errors")
     ax = axes_or_new(ax)
     x = np.asarray(fractions, dtype=float)
     for number, (name, values) in enumerate(errors.items()):
         mean = np.asarray(values, dtype=float).mean(0)
-        ax.plot(x, mean, marker=marker(number), label=name, **look(number))
+        ax.plot(x, mean, marker=marker(number), label=plain(name), **look(number))
     show_percent(ax.xaxis)
     show_percent(ax.yaxis)
     ax.set_xlabel("training labels missing")

@@ -4,14 +4,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeseq.diagnostics.confidence import ConfusionConfidence
 from bayeseq.diagnostics.scores import Confusion, EntityScores
-from bayeseq.plots.style import BLACK, GREY, SKY, VERMILION, axes_or_new, show_percent
+from bayeseq.plots.style import (
+    BLACK,
+    GREY,
+    SHARES,
+    SKY,
+    VERMILION,
+    axes_or_new,
+    ink_on,
+    matrix_ticks,
+    plain,
+    show_percent,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
 
 # With more labels than this the counts in the cells of a confusion matrix cannot be read.
 MOST_CELLS_WITH_TEXT = 20
+MOST_CELLS_WITH_TWO_LINES = 15
 
 
 def plot_confusion(record: Confusion, ax: "Axes | None" = None) -> "Axes":
@@ -24,11 +38,10 @@ def plot_confusion(record: Confusion, ax: "Axes | None" = None) -> "Axes":
     'predicted label'
     """
     labels = record.labels
-    side = 2.5 + 0.4 * len(labels)
-    ax = axes_or_new(ax, size=(min(side + 1, 12.0), min(side, 11.0)))
+    ax = axes_or_new(ax, size=_size(len(labels)))
     # Labels that are never true have an empty row.
     shares = record.counts / np.maximum(record.counts.sum(axis=1, keepdims=True), 1)
-    image = ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    image = ax.imshow(shares, cmap=SHARES, vmin=0, vmax=1)
     bar = ax.figure.colorbar(image, ax=ax, label="share of the true label", shrink=0.8)
     show_percent(bar.ax.yaxis)
     if len(labels) <= MOST_CELLS_WITH_TEXT:
@@ -42,11 +55,50 @@ def plot_confusion(record: Confusion, ax: "Axes | None" = None) -> "Axes":
                 fontsize="small",
                 color="white" if shares[row, column] > 0.5 else "black",
             )
-    ax.set_xticks(range(len(labels)), labels, rotation=90)
-    ax.set_yticks(range(len(labels)), labels)
+    matrix_ticks(ax, labels)
     right = np.trace(record.counts) / record.counts.sum()
     ax.set(xlabel="predicted label", ylabel="true label")
     ax.set_title(f"Confusion: {right:.1%} of {record.counts.sum():,} tokens right")
+    return ax
+
+
+def plot_confusion_confidence(record: ConfusionConfidence, ax: "Axes | None" = None) -> "Axes":
+    """The confusion matrix with how sure the answers of each cell were.
+
+    True labels in rows, predicted in columns. Colour, and the percentage below, is the mean
+    confidence of the cell's answers; the number above counts them. Right answers stand in frames.
+    A dark cell outside of them is a mistake that the model would not warn of.
+
+    >>> from bayeseq.diagnostics import confusion_confidence
+    >>> found = confusion_confidence([["O", "B"]], [[[0.2, 0.8], [0.4, 0.6]]], ["B", "O"])
+    >>> plot_confusion_confidence(found).get_title()
+    'Mean confidence: 80% right, 60% wrong'
+    """
+    labels = record.labels
+    ax = axes_or_new(ax, size=_size(len(labels)))
+    image = ax.imshow(np.ma.masked_invalid(record.confidence), cmap=SHARES, vmin=0, vmax=1)
+    bar = ax.figure.colorbar(image, ax=ax, label="mean confidence", shrink=0.8)
+    show_percent(bar.ax.yaxis)
+    for row, column in np.argwhere(record.counts > 0):
+        if row == column:
+            box = (row - 0.47, row - 0.47)
+            ax.add_patch(_rectangle(box, 0.94, 0.94, fill=False, edgecolor=VERMILION, linewidth=2))
+        if len(labels) <= MOST_CELLS_WITH_TWO_LINES:
+            trust = record.confidence[row, column]
+            ax.text(
+                column,
+                row,
+                f"{record.counts[row, column]:,}\n{trust:.0%}",
+                ha="center",
+                va="center",
+                fontsize="x-small",
+                color=ink_on(*image.cmap(float(trust))[:3]),
+            )
+    matrix_ticks(ax, labels)
+    ax.set(xlabel="predicted label", ylabel="true label")
+    parts = {"right": record.right, "wrong": record.wrong}
+    known = [f"{value:.0%} {name}" for name, value in parts.items() if not np.isnan(value)]
+    ax.set_title(f"Mean confidence: {', '.join(known)}")
     return ax
 
 
@@ -75,9 +127,21 @@ def plot_entity_f1(scores: EntityScores, ax: "Axes | None" = None) -> "Axes":
         bbox_to_anchor=(1.0, 1.0),
         fontsize="small",
     )
-    ax.set_yticks(y, [f"{label or 'untyped'} ({row.support:,})" for label, row in rows.items()])
+    names = [f"{plain(label) or 'untyped'} ({row.support:,})" for label, row in rows.items()]
+    ax.set_yticks(y, names)
     ax.invert_yaxis()
     ax.set(xlim=(0, 1.02), xlabel="score", ylabel="label (true entities)")
     ax.set_title(f"Entity F1, {scores.reading} reading: {scores.overall.f1:.1%} overall")
     show_percent(ax.xaxis)
     return ax
+
+
+def _size(n_labels: int) -> tuple[float, float]:
+    side = 2.5 + 0.4 * n_labels
+    return min(side + 1, 12.0), min(side, 11.0)
+
+
+def _rectangle(corner: tuple[float, float], width: float, height: float, **looks: Any) -> "Patch":
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, width, height, **looks)

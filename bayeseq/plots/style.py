@@ -1,6 +1,6 @@
-"""What all pictures share: colours, new axes, names of several records."""
+"""What all pictures share: colours, new axes, names of several records, texts of others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +16,15 @@ ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 GREY = "#767676"
 
+# Colours of signed numbers, white at 0, and of shares; told apart as the above.
+SIGNED, SHARES = "PuOr_r", "Blues"
+
+# More bands than this hide each other.
+MOST_BANDS = 4
+
+# Longer words and names are cut.
+MOST_LETTERS = 24
+
 # Records of the same colour differ in these.
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("-", "--", "-.", ":")
@@ -30,6 +39,66 @@ def look(number: int) -> dict[str, Any]:
 def marker(number: int) -> str:
     """The marker of the record with this number, from 0."""
     return MARKERS[number % len(MARKERS)]
+
+
+def label_looks(labels: Sequence[str], classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour and line style of each label; one that is not among the classes is grey.
+
+    Where there are enough colours for all classes, a label has the same one in every picture.
+    """
+    order = classes if len(classes) <= len(PALETTE) else [x for x in labels if x in set(classes)]
+    number = {label: k for k, label in enumerate(order)}
+    grey = {"color": GREY, "linestyle": "--"}
+    return {label: look(number[label]) if label in number else grey for label in labels}
+
+
+def plain(text: str, most: int = MOST_LETTERS) -> str:
+    """Any text as matplotlib must be told it to draw it as it stands, cut to `most` letters.
+
+    A pair of dollars would be read as a formula, a line break would move what is around, and an
+    underscore in front would keep a name out of the legend.
+
+    >>> plain("$5 or $6")
+    '\\\\$5 or \\\\$6'
+    >>> plain("Donaudampfschiffahrt", most=6)
+    'Donau…'
+    """
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    if text.startswith("_"):
+        text = " " + text
+    return text.replace("$", r"\$")
+
+
+def word_ticks(ax: "Axes", words: Sequence[str]) -> None:
+    """Words along the x axis, at 0, 1, ..."""
+    ax.set_xticks(
+        range(len(words)),
+        [plain(word, most=16) for word in words],
+        rotation=60,
+        ha="right",
+        rotation_mode="anchor",
+        fontsize="small",
+    )
+    ax.set_xlim(-0.5, len(words) - 0.5)
+
+
+def sentence_width(n_words: int) -> float:
+    """Inches that so many words need."""
+    return float(min(max(5.0, 1.2 + 0.3 * n_words), 16.0))
+
+
+def matrix_ticks(ax: "Axes", labels: Sequence[str]) -> None:
+    """The same labels along both axes of a matrix."""
+    texts = [plain(label) for label in labels]
+    ax.set_xticks(range(len(labels)), texts, rotation=90)
+    ax.set_yticks(range(len(labels)), texts)
+
+
+def ink_on(red: float, green: float, blue: float) -> str:
+    """Black or white, whichever can be read on a colour with these parts between 0 and 1."""
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
 def axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.0, 4.5)) -> "Axes":
@@ -58,3 +127,11 @@ def show_percent(axis: "Axis") -> None:
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(xmax=1, decimals=None))
+
+
+def show_log_percent(axis: "Axis") -> None:
+    """The same where the axis is logarithmic and shares are small: 0.01%, 0.1%, 1%."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+    axis.set_minor_formatter(NullFormatter())

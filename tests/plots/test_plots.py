@@ -1,6 +1,5 @@
 """Pictures show the numbers of their records, and say what they show."""
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -19,21 +18,15 @@ from bayeseq.plots import (
     plot_confidence_histogram,
     plot_confusion,
     plot_entity_f1,
+    plot_missing_labels,
     plot_reliability,
+    plot_reliability_by_label,
     plot_risk_coverage,
 )
 from bayeseq.plots.style import PALETTE, look, marker
+from tests.plots.drawn import band, legend, line
 
 CLASSES = ["B-LOC", "B-PER", "I-PER", "O"]
-
-
-@pytest.fixture(autouse=True)
-def _no_window():
-    before = mpl.get_backend()
-    pyplot.switch_backend("Agg")
-    yield
-    pyplot.close("all")
-    pyplot.switch_backend(before)
 
 
 @pytest.fixture
@@ -47,25 +40,6 @@ def data():
 @pytest.fixture
 def tags(data):
     return data[0], [[CLASSES[k] for k in rows.argmax(axis=1)] for rows in data[1]]
-
-
-def line(ax, label):
-    """The line with this text in the legend, and no other."""
-    (found,) = [line for line in ax.get_lines() if line.get_label().startswith(label)]
-    return found
-
-
-def legend(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
-
-
-def band(ax, number=0):
-    """Lowest and highest y at each x of a band."""
-    points = ax.collections[number].get_paths()[0].vertices
-    xs = np.unique(points[:, 0])
-    return xs, *(
-        np.array([pick(points[points[:, 0] == x, 1]) for x in xs]) for pick in (np.min, np.max)
-    )
 
 
 def test_reliability_shows_line_band_shares_and_diagonal(data):
@@ -146,6 +120,57 @@ def test_histogram_stacks_right_and_wrong(data, label, texts, xlabel):
     assert ax.get_title().startswith("240 tokens by confidence")
 
 
+def test_histogram_of_several_models_shows_shares(data):
+    one, two = reliability(*data, bins=5), reliability(*data, bins=8, adaptive=True)
+    ax = plot_confidence_histogram({"one": one, "two": two})
+    assert legend(ax) == ["one", "two"]
+    for patch, curve in zip(ax.patches, (one, two), strict=True):
+        values, edges, _ = patch.get_data()
+        np.testing.assert_allclose(values, curve.counts / 240)
+        np.testing.assert_array_equal(edges, curve.edges)
+    assert ax.get_yscale() == "log"
+    ax.figure.canvas.draw()
+    assert {"1%", "10%"} <= {tick.get_text() for tick in ax.get_yticklabels()}
+    named = plot_confidence_histogram({"one": one})
+    assert named.get_title().startswith("one, 240 tokens by confidence")
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_confidence_histogram({})
+
+
+def test_small_multiples_show_each_label(data):
+    curves = reliability_by_label(*data)
+    panels = plot_reliability_by_label(curves)
+    assert len(panels) == 4
+    for ax, (label, curve) in zip(panels, curves.items(), strict=True):
+        full = curve.counts > 0
+        np.testing.assert_array_equal(line(ax, label).get_ydata(), curve.accuracy[full])
+        np.testing.assert_allclose(band(ax)[1], curve.lower[full])
+        assert ax.get_title() == f"{label}: ECE {curve.ece:.1%}"
+    assert len(panels[0].figure.axes) == 4  # the two spare ones of the grid are gone
+    own = Figure().subplots(1, 4)
+    assert plot_reliability_by_label(curves, list(own)) == list(own)
+    with pytest.raises(ValueError, match="2 axes for 4 labels"):
+        plot_reliability_by_label(curves, own[:2])
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_reliability_by_label({})
+
+
+def test_small_multiples_leave_rare_labels_out():
+    classes = [f"L{k:02d}" for k in range(30)]
+    share = np.arange(30, 0, -1.0) / 465  # the first is the most probable
+    curves = reliability_by_label([["L00"] * 3], [np.tile(share, (3, 1))], classes, bootstrap=0)
+    panels = plot_reliability_by_label(curves)
+    assert [ax.get_title().split(":")[0] for ax in panels] == classes[:12]
+
+
+def test_missing_labels_show_means_over_splits():
+    ax = plot_missing_labels([0.0, 0.5], {"a": [[0.1, 0.2], [0.3, 0.4]], "b": [[0.5, 0.6]]})
+    np.testing.assert_allclose(line(ax, "a").get_ydata(), [0.2, 0.3])
+    np.testing.assert_allclose(line(ax, "b").get_ydata(), [0.5, 0.6])
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_missing_labels([0.0], {})
+
+
 def test_risk_coverage_shows_line_band_and_references(data):
     curve = risk_coverage(*data)
     ax = plot_risk_coverage(curve)
@@ -168,6 +193,9 @@ def test_risk_coverage_of_several_models(data):
     ax = plot_risk_coverage({"one": one, "two": two})
     assert legend(ax) == [f"one, AURC {one.aurc:.4f}", f"two, AURC {two.aurc:.4f}"]
     np.testing.assert_array_equal(line(ax, "two").get_ydata(), two.risk)
+    assert len(ax.collections) == 2
+    many = plot_risk_coverage({f"model {k}": one for k in range(5)})
+    assert not many.collections  # bands would hide each other
     sequences = risk_coverage(*data, unit="sequence")
     assert plot_risk_coverage(sequences).get_xlabel() == "coverage: share of sequences kept"
     with pytest.raises(ValueError, match="different units"):

@@ -1,0 +1,98 @@
+"""Pictures that check models show the numbers of their records."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from bayeseq.diagnostics import (
+    confusion_confidence,
+    rank_check,
+)
+from bayeseq.plots import (
+    plot_confusion_confidence,
+    plot_predictive_check,
+    plot_sbc_ecdf,
+    plot_sbc_ranks,
+)
+from bayeseq.plots.style import VERMILION
+from tests.plots.drawn import band, legend, line, rendered, texts, ticks
+
+
+def test_ranks_show_counts_and_the_range_of_uniform_bins():
+    check = rank_check(np.random.default_rng(0).integers(0, 8, 100), draws=7, bins=3)
+    ax = rendered(plot_sbc_ranks(check))
+    bars = ax.containers[0]
+    assert [bar.get_height() for bar in bars] == list(check.counts)
+    assert [bar.get_x() for bar in bars] == list(check.edges[:-1] - 0.5)
+    assert [bar.get_width() for bar in bars] == [3, 3, 2]  # ranks 0-2, 3-5, 6-7
+    points = ax.collections[0].get_paths()[0].vertices
+    assert {*points[:, 1]} == {*check.lower, *check.upper}
+    assert sorted(legend(ax)) == ["95% of uniform bins", "expected", "ranks"]
+    assert ax.get_title() == "100 ranks of true values"
+
+
+def test_cumulative_shares_show_the_line_and_say_the_verdict():
+    rng = np.random.default_rng(0)
+    check = rank_check(rng.integers(0, 100, 200), draws=99)
+    ax = rendered(plot_sbc_ecdf(check))
+    np.testing.assert_array_equal(line(ax, "ranks").get_ydata(), check.excess)
+    _, low, high = band(ax)
+    assert low.min() == pytest.approx(-check.excess_band.max())
+    assert high.max() == pytest.approx(check.excess_band.max())
+    assert ax.get_title() == "200 ranks: within the band"
+    narrow = rank_check(np.repeat([0, 99], 100), draws=99)
+    assert plot_sbc_ecdf(narrow).get_title() == "200 ranks: outside the band"
+
+
+@pytest.mark.parametrize("replicated", [[3, 4, 4, 7], [0.25, 0.5, 0.5, 0.75]])
+def test_predictive_check_shows_all_replicates_and_the_observed(replicated):
+    ax = rendered(plot_predictive_check(replicated[1], replicated, "entities"))
+    assert sum(bar.get_height() for bar in ax.patches) == 4
+    (observed,) = ax.lines
+    assert set(observed.get_xdata()) == {replicated[1]}
+    assert ax.get_title() == "75% of 4 replicates are as high or higher"
+    assert ax.get_xlabel() == "entities"
+
+
+def test_predictive_check_has_a_bar_a_whole_number_and_not_too_many():
+    ax = plot_predictive_check(5, [3, 4, 4, 7], "x")
+    assert [bar.get_height() for bar in ax.patches] == [1, 2, 0, 0, 1]
+    assert [bar.get_x() for bar in ax.patches] == [2.5, 3.5, 4.5, 5.5, 6.5]
+    wild = np.random.default_rng(0).standard_cauchy(500)
+    assert len(plot_predictive_check(0.0, wild, "x").patches) <= 40
+
+
+@pytest.mark.parametrize(
+    ("observed", "replicated"), [(1, []), (1, [[1.0]]), (1, [np.nan]), (np.inf, [1])]
+)
+def test_predictive_check_needs_numbers(observed, replicated):
+    with pytest.raises(ValueError, match="replicated"):
+        plot_predictive_check(observed, replicated, "x")
+
+
+def test_confusion_confidence_shows_counts_confidence_and_frames():
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([0.5] * 3, size=40)
+    y = [["B", "I", "O"][k] for k in rng.integers(0, 3, 40)]
+    record = confusion_confidence([y], [proba], ["B", "I", "O"])
+    ax = rendered(plot_confusion_confidence(record))
+    np.testing.assert_allclose(ax.images[0].get_array().filled(np.nan), record.confidence)
+    assert ax.images[0].get_clim() == (0, 1)
+    assert texts(ax) == {
+        (a, b): f"{record.counts[a, b]}\n{record.confidence[a, b]:.0%}"
+        for a, b in np.argwhere(record.counts)
+    }
+    frames = [patch for patch in ax.patches if to_hex(patch.get_edgecolor()).upper() == VERMILION]
+    assert len(frames) == np.count_nonzero(np.diag(record.counts))
+    assert ax.get_title() == (
+        f"Mean confidence: {record.right:.0%} right, {record.wrong:.0%} wrong"
+    )
+    assert ticks(ax.xaxis) == ticks(ax.yaxis) == ["B", "I", "O"]
+
+
+def test_confusion_confidence_without_mistakes_and_with_many_labels():
+    found = confusion_confidence([["a"]], [[[1.0, 0.0]]], ["a", "b"])
+    assert rendered(plot_confusion_confidence(found)).get_title() == "Mean confidence: 100% right"
+    labels = [f"L{k:02d}" for k in range(25)]
+    many = confusion_confidence([labels], [np.eye(25)], labels)
+    assert not rendered(plot_confusion_confidence(many)).texts
