@@ -2,6 +2,11 @@
 
 import os
 
+from bayeseq.analysis.checks import khat
+from bayeseq.analysis.compare import compare
+from bayeseq.analysis.loo import loo
+from bayeseq.analysis.evidence import explain
+from bayeseq.analysis.explain import explain_confidence
 from bayeseq.baselines import (
     CRF,
     HMM,
@@ -153,15 +158,20 @@ __all__ = [
     "Template",
     "Tree",
     "TreeKernel",
+    "compare",
     "confusion_confidence",
     "convert_tags",
     "corpus_trees",
     "detect_scheme",
     "entities_to_tags",
     "evaluate",
+    "explain",
+    "explain_confidence",
+    "khat",
     "list_datasets",
     "load",
     "load_dataset",
+    "loo",
     "plot_confusion_confidence",
     "plot_reliability",
     "plot_risk_coverage",

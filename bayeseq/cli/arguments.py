@@ -19,6 +19,7 @@ examples:
   bayeseq fit train.conll --template template -m crf -o model/
   bayeseq tag model/ new.conll --marginals > tagged.conll
   bayeseq evaluate model/ test.conll --plots plots/
+  bayeseq compare model/ other/ test.conll
 """
 _FIT = """\
 Learn a model from labelled sentences and write it into a folder.
@@ -84,6 +85,18 @@ examples:
   bayeseq evaluate model/ test.conll --strict IOB2 --json scores.json --plots plots/
   bayeseq evaluate model/ dataset:newswire:test
 """
+_COMPARE = """\
+Score several models on the same labelled sentences, and say how sure their differences are.
+
+Each score stands beside the difference to the first model, with a 90 % interval over sentences and
+the probability that the model is better on other sentences of the kind. Models without
+probabilities are compared by their errors alone.
+"""
+_COMPARE_EXAMPLES = """\
+examples:
+  bayeseq compare crf/ gpsl/ test.conll
+  bayeseq compare crf/ gpsl/ hmm/ dataset:newswire:test --json scores.json
+"""
 _DATASETS = """\
 List the datasets that have a name, and their terms.
 
@@ -144,6 +157,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fit(verbs)
     _add_tag(verbs)
     _add_evaluate(verbs)
+    _add_compare(verbs)
     _add_datasets(verbs)
     _add_demo(verbs)
     _add_reproduce(verbs)
@@ -252,6 +266,17 @@ def _add_evaluate(verbs: Any) -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write all scores to a JSON file")
     parser.add_argument("--plots", metavar="DIR", help="draw the scores as PNG files in a folder")
+    _add_encoding(parser)
+    _add_quiet(parser)
+
+
+def _add_compare(verbs: Any) -> None:
+    parser = _verb(verbs, "compare", _COMPARE, _COMPARE_EXAMPLES)
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="+", help="folders that `bayeseq fit` wrote, two or more"
+    )
+    parser.add_argument("file", metavar="FILE", help=_SOURCE.format("test"))
+    parser.add_argument("--json", metavar="FILE", help="write all scores to a JSON file")
     _add_encoding(parser)
     _add_quiet(parser)
 
