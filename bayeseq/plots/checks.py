@@ -115,6 +115,7 @@ def plot_predictive_check(
     ax.hist(values, bins=_edges(values).tolist(), **bars)
     ax.axvline(observed, color=VERMILION, linewidth=2, label=f"observed: {observed:,.4g}")
     ax.margins(y=0.25)  # room for the legend
+    ax.locator_params(axis="y", integer=True)
     ax.set(xlabel=plain(name, most=60), ylabel="replicates")
     higher = np.mean(values >= observed)
     ax.set_title(f"{higher:.0%} of {len(values):,} replicates are as high or higher")

@@ -53,7 +53,7 @@ def plot_confusion(record: Confusion, ax: "Axes | None" = None) -> "Axes":
                 ha="center",
                 va="center",
                 fontsize="small",
-                color="white" if shares[row, column] > 0.5 else "black",
+                color=ink_on(*image.cmap(float(shares[row, column]))[:3]),
             )
     matrix_ticks(ax, labels)
     right = np.trace(record.counts) / record.counts.sum()
