@@ -4,9 +4,9 @@ import os
 
 from bayeseq.analysis.checks import khat
 from bayeseq.analysis.compare import compare
-from bayeseq.analysis.loo import loo
 from bayeseq.analysis.evidence import explain
 from bayeseq.analysis.explain import explain_confidence
+from bayeseq.analysis.loo import loo
 from bayeseq.baselines import (
     CRF,
     HMM,
@@ -82,6 +82,7 @@ from bayeseq.plots import (
     plot_uncertainty,
     plot_weights,
 )
+from bayeseq.report import TaggedSentence, report_html, show, tag_sentences, write_report
 
 __version__ = "0.1.0"
 
@@ -155,6 +156,7 @@ __all__ = [
     "SparseGPSC",
     "StructuredSVM",
     "SupportSequence",
+    "TaggedSentence",
     "Template",
     "Tree",
     "TreeKernel",
@@ -183,8 +185,11 @@ __all__ = [
     "read_conllu",
     "read_trees",
     "reliability",
+    "report_html",
     "risk_coverage",
     "sentence_posterior",
+    "show",
+    "tag_sentences",
     "tags_to_entities",
     "transition_posterior",
     "uncertainty",
@@ -192,4 +197,5 @@ __all__ = [
     "weight_posterior",
     "word_features",
     "write_columns",
+    "write_report",
 ]

@@ -97,6 +97,18 @@ examples:
   bayeseq compare crf/ gpsl/ test.conll
   bayeseq compare crf/ gpsl/ hmm/ dataset:newswire:test --json scores.json
 """
+_REPORT = """\
+Write one page about a model and how it does on a file: scores, calibration, what review would buy,
+mistakes, and the sentences worth a look, coloured by what the model says of them.
+
+The page is one HTML file that needs no network and no script; the same model and file give the same
+bytes. A file without labels gets a report without scores.
+"""
+_REPORT_EXAMPLES = """\
+examples:
+  bayeseq report model/ test.conll -o report.html
+  bayeseq report model/ dataset:newswire:test --sentences 10 -o report.html
+"""
 _DATASETS = """\
 List the datasets that have a name, and their terms.
 
@@ -130,6 +142,7 @@ Run a published experiment again, beside python-crfsuite with its penalty cross-
   hmsvm-ner, hmsvm-pos      margins on Spanish names and on parts of speech
   margins-table1            margins on the four tasks of gpsl-table1
   mlp-ner, mlp-trees        marginalized kernels on Spanish names and on dependency trees
+  conformal                 coverage and size of conformal label sets on all datasets
 
 Prints tables and writes them, with all records, into a folder.
 """
@@ -158,6 +171,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tag(verbs)
     _add_evaluate(verbs)
     _add_compare(verbs)
+    _add_report(verbs)
     _add_datasets(verbs)
     _add_demo(verbs)
     _add_reproduce(verbs)
@@ -277,6 +291,38 @@ def _add_compare(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help=_SOURCE.format("test"))
     parser.add_argument("--json", metavar="FILE", help="write all scores to a JSON file")
+    _add_encoding(parser)
+    _add_quiet(parser)
+
+
+def _add_report(verbs: Any) -> None:
+    parser = _verb(verbs, "report", _REPORT, _REPORT_EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help="folder that `bayeseq fit` wrote")
+    parser.add_argument("file", metavar="FILE", help=_SOURCE.format("test"))
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the page, an HTML file (required)"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="the heading (default: the model's name)")
+    parser.add_argument(
+        "--sentences",
+        metavar="N",
+        type=_positive,
+        default=5,
+        help="how many sentences of each kind are shown (default: 5)",
+    )
+    parser.add_argument(
+        "--draws",
+        metavar="N",
+        type=_positive,
+        default=100,
+        help="draws from the posterior of a model that has one (default: 100)",
+    )
+    parser.add_argument(
+        "--strict",
+        metavar="SCHEME",
+        help="count only entities that are well formed in this tag scheme, such as IOB2",
+    )
+    parser.add_argument("--date", action="store_true", help="write today's date on the page")
     _add_encoding(parser)
     _add_quiet(parser)
 
