@@ -129,13 +129,7 @@ class ChainSolver:
         if trace.interrupted:
             raise KeyboardInterrupt
         self.model, u = start.model, start.posterior.whitened_mean
-        half = torch.randn(
-            max(1, self.draws // 2),
-            u.numel(),
-            generator=torch.Generator().manual_seed(self.seed),
-            dtype=torch.float64,
-        )
-        self._white = torch.cat([half, -half])
+        self._white = mirrored_draws(self.draws, u.numel(), self.seed)
         first = self._expected(self.model, start.posterior, start.information)
         state, trace = self._climb(first, self._next_variational)
         return state.posterior, trace
@@ -225,6 +219,13 @@ class ChainSolver:
         moved = model.log_variance + factor * (move * self.learned).unsqueeze(-1)
         moved = moved.clamp(np.log(SMALLEST_VARIANCE), np.log(LARGEST_VARIANCE))
         return replace(model, log_variance=moved)
+
+
+def mirrored_draws(draws: int, size: int, seed: int) -> Tensor:
+    """(S, size) the standard normal draws that stand for q in the variational bound."""
+    generator = torch.Generator().manual_seed(seed)
+    half = torch.randn(max(1, draws // 2), size, generator=generator, dtype=torch.float64)
+    return torch.cat([half, -half])
 
 
 @dataclass(frozen=True, eq=False)
