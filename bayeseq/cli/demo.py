@@ -14,7 +14,7 @@ from bayeseq.baselines import CRF, HMM, MEMM
 from bayeseq.cli.pictures import save_picture
 from bayeseq.data import Entity, load_dataset, tags_to_entities, word_features
 from bayeseq.diagnostics import Evaluation, RiskCoverage, comparison_table, evaluate
-from bayeseq.diagnostics.calibration import ReliabilityCurve
+from bayeseq.diagnostics.reliability import ReliabilityCurve
 from bayeseq.labelers import ChainLabeler
 from bayeseq.labelers.gpsl import GPSL
 from bayeseq.plots import plot_reliability, plot_risk_coverage

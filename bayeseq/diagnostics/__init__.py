@@ -1,18 +1,25 @@
 """How good predictions are, and how far to trust them: numbers in, small records out."""
 
 from bayeseq.diagnostics.abstention import RiskCoverage, risk_coverage
+from bayeseq.diagnostics.brier import BrierDecomposition, brier_decomposition
 from bayeseq.diagnostics.calibration import (
     ProbabilityScores,
-    ReliabilityCurve,
     brier,
+    calibration_error,
     ece,
     ece_floor,
     log_loss,
     probability_scores,
-    reliability,
-    reliability_by_label,
+    sharpness,
 )
 from bayeseq.diagnostics.confidence import ConfusionConfidence, confusion_confidence
+from bayeseq.diagnostics.conformal import (
+    ConformalSets,
+    CoverageScores,
+    calibrate_sets,
+    conformal_threshold,
+    score_sets,
+)
 from bayeseq.diagnostics.evaluation import Evaluation, comparison_table, evaluate
 from bayeseq.diagnostics.posterior import (
     SentencePosterior,
@@ -23,6 +30,12 @@ from bayeseq.diagnostics.posterior import (
     weight_posterior,
 )
 from bayeseq.diagnostics.ranks import RankCheck, rank_check
+from bayeseq.diagnostics.reliability import (
+    ReliabilityCurve,
+    entity_reliability,
+    reliability,
+    reliability_by_label,
+)
 from bayeseq.diagnostics.scores import (
     Confusion,
     EntityCounts,
@@ -36,8 +49,11 @@ from bayeseq.diagnostics.scores import (
 from bayeseq.diagnostics.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
+    "BrierDecomposition",
+    "ConformalSets",
     "Confusion",
     "ConfusionConfidence",
+    "CoverageScores",
     "EntityCounts",
     "EntityScores",
     "Evaluation",
@@ -50,11 +66,16 @@ __all__ = [
     "Uncertainty",
     "WeightPosterior",
     "brier",
+    "brier_decomposition",
+    "calibrate_sets",
+    "calibration_error",
     "comparison_table",
+    "conformal_threshold",
     "confusion",
     "confusion_confidence",
     "ece",
     "ece_floor",
+    "entity_reliability",
     "entity_scores",
     "evaluate",
     "log_loss",
@@ -63,8 +84,10 @@ __all__ = [
     "reliability",
     "reliability_by_label",
     "risk_coverage",
+    "score_sets",
     "sentence_posterior",
     "sequence_accuracy",
+    "sharpness",
     "token_accuracy",
     "token_error",
     "transition_posterior",

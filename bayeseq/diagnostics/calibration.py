@@ -4,16 +4,30 @@ All functions take `y_true` (lists of str, None where missing), `proba` (one (T,
 sequence) and `classes` (the C labels, in column order). Two kinds of token are left out, for no
 column could be the right one: those without a true label, and those whose true label is not among
 the classes. `probability_scores` counts both.
+
+Where most tokens are O, and easily so, they hide the rest. `exclude=("O",)` leaves out the tokens
+whose most probable label is O. Those whose true label is O stay: who chooses tokens by the truth
+makes perfect probabilities look wrong.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bayeseq.data.errors import DataError
-from bayeseq.diagnostics.bootstrap import band, sequence_weights, weighted_sums
+from bayeseq.diagnostics.binning import (
+    BINS,
+    Binning,
+    Proba,
+    RandomState,
+    bin_by_confidence,
+    columns_of,
+    events,
+    scored,
+)
 from bayeseq.diagnostics.tokens import (
     MISSING,
     UNKNOWN,
@@ -22,16 +36,8 @@ from bayeseq.diagnostics.tokens import (
     Ints,
     MaybeLabels,
     TokenTable,
-    class_codes,
-    require_tokens,
     token_table,
 )
-
-Proba = Sequence[npt.ArrayLike]
-RandomState = int | np.random.Generator | None
-
-BINS = 15
-TOP_LABEL = "top label"
 
 
 def log_loss(y_true: MaybeLabels, proba: Proba, classes: Sequence[str]) -> float:
@@ -42,7 +48,7 @@ def log_loss(y_true: MaybeLabels, proba: Proba, classes: Sequence[str]) -> float
     >>> round(log_loss([["O", "B"]], [[[0.5, 0.5], [1.0, 0.0]]], ["B", "O"]), 4)
     0.3466
     """
-    return _log_loss(_scored(token_table(y_true, proba, classes)))
+    return _log_loss(scored(token_table(y_true, proba, classes)))
 
 
 def brier(y_true: MaybeLabels, proba: Proba, classes: Sequence[str]) -> float:
@@ -51,7 +57,7 @@ def brier(y_true: MaybeLabels, proba: Proba, classes: Sequence[str]) -> float:
     >>> brier([["O", "B"]], [[[0.5, 0.5], [1.0, 0.0]]], ["B", "O"])
     0.25
     """
-    return _brier(_scored(token_table(y_true, proba, classes)))
+    return _brier(scored(token_table(y_true, proba, classes)))
 
 
 def ece(
@@ -61,24 +67,26 @@ def ece(
     *,
     bins: int = BINS,
     adaptive: bool = False,
+    exclude: Sequence[str] = (),
 ) -> float:
     """The expected calibration error of the most probable label.
 
     Tokens are binned by confidence, the probability of their most probable label; the error is the
     mean over tokens of |accuracy - mean confidence| of their bin. Small samples have a large one
-    even when the probabilities are perfect: compare with `ece_floor`.
+    even when the probabilities are perfect: compare with `ece_floor`, or take `calibration_error`.
 
     Args:
         y_true, proba, classes: as everywhere in this module.
         bins: the number of bins.
         adaptive: bins of equal token count instead of equal width.
+        exclude: labels, such as ("O",); tokens that the model takes for one of them are left out.
 
     >>> ece([["O", "B"]], [[[0.25, 0.75], [1.0, 0.0]]], ["B", "O"])
     0.125
     """
-    tokens = _scored(token_table(y_true, proba, classes))
-    confidence, right = _events(tokens, None)
-    return _ece(confidence, right, _bin(confidence, bins, adaptive))
+    tokens = scored(token_table(y_true, proba, classes), columns_of(classes, exclude))
+    confidence, right = events(tokens, None)
+    return absolute_error(confidence, right, bin_by_confidence(confidence, bins, adaptive))
 
 
 def ece_floor(
@@ -88,6 +96,7 @@ def ece_floor(
     *,
     bins: int = BINS,
     adaptive: bool = False,
+    exclude: Sequence[str] = (),
     draws: int = 20,
     random_state: RandomState = 0,
 ) -> float:
@@ -99,9 +108,71 @@ def ece_floor(
     >>> ece_floor([["O", "B"]], [[[0.0, 1.0], [1.0, 0.0]]], ["B", "O"])
     0.0
     """
-    tokens = _scored(token_table(y_true, proba, classes))
-    confidence, _ = _events(tokens, None)
-    return _ece_floor(confidence, _bin(confidence, bins, adaptive), draws, random_state)
+    tokens = scored(token_table(y_true, proba, classes), columns_of(classes, exclude))
+    confidence, _ = events(tokens, None)
+    return _ece_floor(
+        confidence, bin_by_confidence(confidence, bins, adaptive), draws, random_state
+    )
+
+
+def calibration_error(
+    y_true: MaybeLabels,
+    proba: Proba,
+    classes: Sequence[str],
+    *,
+    squared: bool = False,
+    bins: int = BINS,
+    adaptive: bool = False,
+    exclude: Sequence[str] = (),
+) -> float:
+    """The root mean square calibration error of the most probable label, freed of sampling noise.
+
+    With d = [right] - confidence of each token, the squared gap of a bin is estimated by the mean
+    of d_i d_j over pairs of its tokens from different sequences,
+
+        (D² - Σ_b D_b²) / (n² - Σ_b n_b²),
+
+    where D and n are the sum and the number of d in the bin and D_b, n_b those of sequence b. The
+    bins' estimates are averaged by their tokens. As sequences are independent, E d_i d_j is the
+    product of the two gaps: nothing is added by noise, and perfect probabilities have an
+    expectation of exactly 0, where D² / n² alone would have the variance of the bin's accuracy.
+    Where each token is a sequence of its own, this is the estimator of Bröcker (2012) and Kumar et
+    al. (2019). Bins fed by a single sequence are left out; NaN when all are.
+
+    Args:
+        y_true, proba, classes: as everywhere in this module.
+        squared: the unbiased estimate of the squared error, which can be below 0, in place of the
+            root of its positive part.
+        bins, adaptive, exclude: as in `ece`.
+
+    >>> perfect = [[[0.5, 0.5]]] * 4
+    >>> calibration_error([["B"], ["O"], ["B"], ["O"]], perfect, ["B", "O"])
+    0.0
+    >>> round(calibration_error([["O"], ["O"], ["O"], ["O"]], perfect, ["B", "O"]), 3)
+    0.5
+    """
+    tokens = scored(token_table(y_true, proba, classes), columns_of(classes, exclude))
+    confidence, right = events(tokens, None)
+    binning = bin_by_confidence(confidence, bins, adaptive)
+    error = _squared_error(confidence, right, binning, tokens.sequence)
+    return error if squared else _root(error)
+
+
+def sharpness(proba: Proba) -> float:
+    """The mean over tokens of Σ p²: 1 where the model is certain, 1/C where it knows nothing.
+
+    It needs no truth, and says nothing about being right. A model whose probabilities are
+    calibrated has, on average, a Brier score of 1 - sharpness.
+
+    >>> sharpness([[[0.5, 0.5], [1.0, 0.0]]])
+    0.75
+    """
+    rows = [np.asarray(row, dtype=np.float64) for row in proba]
+    total = sum(float((row**2).sum()) for row in rows)
+    count = sum(map(len, rows))
+    if count == 0:
+        raise DataError("nothing to score: proba has no token")
+    return total / count
 
 
 @dataclass(frozen=True)
@@ -110,6 +181,7 @@ class ProbabilityScores:
 
     Attributes:
         log_loss, brier, ece, ece_floor: see the functions of the same names.
+        calibration_error, sharpness: alike, the latter over the tokens scored.
         tokens: the number of tokens scored.
         missing: tokens left out because they have no true label.
         unknown: tokens left out because their true label is not among the classes.
@@ -122,6 +194,8 @@ class ProbabilityScores:
     tokens: int
     missing: int
     unknown: int
+    calibration_error: float
+    sharpness: float
 
 
 def probability_scores(
@@ -141,125 +215,20 @@ def probability_scores(
     (1, 1, 1)
     """
     table = token_table(y_true, proba, classes)
-    tokens = _scored(table)
-    confidence, right = _events(tokens, None)
-    binning = _bin(confidence, bins, adaptive)
+    tokens = scored(table)
+    confidence, right = events(tokens, None)
+    binning = bin_by_confidence(confidence, bins, adaptive)
     return ProbabilityScores(
         log_loss=_log_loss(tokens),
         brier=_brier(tokens),
-        ece=_ece(confidence, right, binning),
+        ece=absolute_error(confidence, right, binning),
         ece_floor=_ece_floor(confidence, binning, draws, random_state),
         tokens=len(tokens.target),
         missing=int(np.count_nonzero(table.target == MISSING)),
         unknown=int(np.count_nonzero(table.target == UNKNOWN)),
+        calibration_error=_root(_squared_error(confidence, right, binning, tokens.sequence)),
+        sharpness=sharpness([tokens.proba]),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class ReliabilityCurve:
-    """Accuracy against confidence in K bins, lowest confidence first.
-
-    Attributes:
-        label: the label whose probability is the confidence, or "top label".
-        edges: (K + 1,), bin k holds confidences above edges[k], up to edges[k + 1].
-        confidence: (K,), the mean confidence in each bin; NaN where the bin is empty.
-        accuracy: (K,), the share of tokens there that are right, or that bear `label`; NaN alike.
-        counts: (K,), the number of tokens in each bin.
-        lower, upper: (K,), the band of the accuracy; NaN in empty bins, or without bootstrap.
-        level: the share of bootstrap samples between lower and upper.
-        ece: the mean over tokens of |accuracy - confidence| of their bin.
-    """
-
-    label: str
-    edges: Floats
-    confidence: Floats
-    accuracy: Floats
-    counts: Ints
-    lower: Floats
-    upper: Floats
-    level: float
-    ece: float
-
-
-def reliability(
-    y_true: MaybeLabels,
-    proba: Proba,
-    classes: Sequence[str],
-    *,
-    label: str | None = None,
-    bins: int = BINS,
-    adaptive: bool = False,
-    bootstrap: int = 200,
-    level: float = 0.9,
-    random_state: RandomState = 0,
-) -> ReliabilityCurve:
-    """The reliability curve of the most probable label, or of one label against the rest.
-
-    The band comes from a Bayesian bootstrap over sequences, for tokens of one sequence depend on
-    each other. Where every token is a sequence of its own it is Jeffreys' interval; in a bin fed by
-    a handful of sequences it is somewhat too narrow.
-
-    Args:
-        y_true, proba, classes: as everywhere in this module.
-        label: None, or the label whose probability is judged at every token.
-        bins: the number of bins; equal adaptive edges are merged, so there can be fewer.
-        adaptive: bins of equal token count instead of equal width.
-        bootstrap: the number of bootstrap samples; 0 for no band.
-        level: the share of samples that the band holds.
-        random_state: seed or numpy Generator of the bootstrap.
-
-    >>> curve = reliability([["O", "B"]], [[[0.2, 0.8], [0.9, 0.1]]], ["B", "O"], bins=2)
-    >>> curve.confidence, curve.accuracy, curve.counts
-    (array([ nan, 0.85]), array([nan,  1.]), array([0, 2]))
-    """
-    tokens = _scored(token_table(y_true, proba, classes))
-    wanted = (TOP_LABEL, None) if label is None else (label, _column(classes, label))
-    return _curves(tokens, [wanted], bins, adaptive, bootstrap, level, random_state)[0]
-
-
-def reliability_by_label(
-    y_true: MaybeLabels,
-    proba: Proba,
-    classes: Sequence[str],
-    *,
-    labels: Sequence[str] | None = None,
-    bins: int = BINS,
-    adaptive: bool = False,
-    bootstrap: int = 200,
-    level: float = 0.9,
-    random_state: RandomState = 0,
-) -> dict[str, ReliabilityCurve]:
-    """One curve a label, each against the rest; `labels` picks some, all classes by default.
-
-    Equal to `reliability(..., label=label)` for each label, without repeating the common work.
-
-    >>> sorted(reliability_by_label([["O", "B"]], [[[0.2, 0.8], [0.9, 0.1]]], ["B", "O"]))
-    ['B', 'O']
-    """
-    tokens = _scored(token_table(y_true, proba, classes))
-    wanted = [(label, _column(classes, label)) for label in (classes if labels is None else labels)]
-    curves = _curves(tokens, wanted, bins, adaptive, bootstrap, level, random_state)
-    return {curve.label: curve for curve in curves}
-
-
-@dataclass(frozen=True, eq=False)
-class _Binning:
-    """Bin edges (K + 1,) and the bin of each token (N,)."""
-
-    edges: Floats
-    index: Ints
-
-    def sums(self, values: npt.NDArray[np.generic]) -> Floats:
-        """`values` (N,) summed within each bin: (K,)."""
-        bins = len(self.edges) - 1
-        return np.bincount(self.index, weights=values, minlength=bins).astype(np.float64)
-
-
-def _scored(table: TokenTable) -> TokenTable:
-    """The tokens with a true label among the classes."""
-    tokens = table.where(table.target >= 0)
-    require_tokens(len(tokens.target), "token whose label is among the classes")
-    return tokens
 
 
 def _log_loss(tokens: TokenTable) -> float:
@@ -275,112 +244,47 @@ def _brier(tokens: TokenTable) -> float:
     return float((squares - 2 * of_true + 1).mean())
 
 
-def _events(tokens: TokenTable, column: int | None) -> tuple[Floats, Bools]:
-    """What is claimed with which confidence (N,), and whether it is true (N,)."""
-    if column is not None:
-        return tokens.proba[:, column], tokens.target == column
-    top = tokens.proba.argmax(axis=1)
-    return tokens.proba[np.arange(len(top)), top], tokens.target == top
-
-
-def _bin(confidence: Floats, bins: int, adaptive: bool) -> _Binning:
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, not {bins}")
-    edges = np.linspace(0, 1, bins + 1)
-    if adaptive:
-        # Many tokens with one confidence (often exactly 1) make equal quantiles: one bin for them.
-        inner = np.unique(np.quantile(confidence, edges[1:-1]))
-        edges = np.concatenate([[0.0], inner[(inner > 0) & (inner < 1)], [1.0]])
-    return _Binning(edges, np.searchsorted(edges[1:-1], confidence, side="left"))
-
-
-def _ece(confidence: Floats, right: Bools, binning: _Binning) -> float:
+def absolute_error(confidence: Floats, right: Bools, binning: Binning) -> float:
+    """The mean over tokens of |accuracy - mean confidence| of their bin."""
     # The bin's token count cancels: n_k |accuracy_k - confidence_k| = |sum right - sum confidence|.
     return float(np.abs(binning.sums(right - confidence)).sum() / len(confidence))
 
 
 def _ece_floor(
-    confidence: Floats, binning: _Binning, draws: int, random_state: RandomState
+    confidence: Floats, binning: Binning, draws: int, random_state: RandomState
 ) -> float:
     if draws < 1:
         raise ValueError(f"draws must be at least 1, not {draws}")
     rng = np.random.default_rng(random_state)
     # A label drawn from the probabilities is the most probable one with its probability.
     simulated = [
-        _ece(confidence, rng.random(len(confidence)) < confidence, binning) for _ in range(draws)
+        absolute_error(confidence, rng.random(len(confidence)) < confidence, binning)
+        for _ in range(draws)
     ]
     return float(np.mean(simulated))
 
 
-def _column(classes: Sequence[str], label: str) -> int:
-    codes = class_codes(classes)
-    if label not in codes:
-        raise DataError(f"label {label!r} is not among the classes {list(classes)}")
-    return codes[label]
-
-
-def _curves(
-    tokens: TokenTable,
-    names_and_columns: Sequence[tuple[str, int | None]],
-    bins: int,
-    adaptive: bool,
-    bootstrap: int,
-    level: float,
-    random_state: RandomState,
-) -> list[ReliabilityCurve]:
-    """One curve for each name; all share the draws of the bootstrap."""
-    numbers, sequence = np.unique(tokens.sequence, return_inverse=True)
-    rng = np.random.default_rng(random_state)
-    weights = sequence_weights(len(numbers), bootstrap, rng)
-    halves = rng.standard_gamma(0.5, size=(2, bootstrap, bins))
-    curves = []
-    for name, column in names_and_columns:
-        confidence, right = _events(tokens, column)
-        binning = _bin(confidence, bins, adaptive)
-        samples = _accuracy_samples(binning, right, sequence, weights, halves)
-        curves.append(_curve(name, confidence, right, binning, band(samples, level), level))
-    return curves
-
-
-def _curve(
-    label: str,
-    confidence: Floats,
-    right: Bools,
-    binning: _Binning,
-    limits: tuple[Floats, Floats],
-    level: float,
-) -> ReliabilityCurve:
-    counts = binning.sums(np.ones(len(right)))
-    with np.errstate(invalid="ignore"):  # 0 / 0 in empty bins is the NaN we want
-        mean_confidence = binning.sums(confidence) / counts
-        accuracy = binning.sums(right) / counts
-    return ReliabilityCurve(
-        label=label,
-        edges=binning.edges,
-        confidence=mean_confidence,
-        accuracy=accuracy,
-        counts=counts.astype(np.int64),
-        # Jeffreys' interval stops just short of an accuracy of 0 or 1; NaN stays NaN.
-        lower=np.minimum(limits[0], accuracy),
-        upper=np.maximum(limits[1], accuracy),
-        level=level,
-        ece=_ece(confidence, right, binning),
-    )
-
-
-def _accuracy_samples(
-    binning: _Binning, right: Bools, sequence: Ints, weights: Floats, halves: Floats
-) -> Floats:
-    """Draws of the accuracy in each bin: (S, K).
-
-    For independent tokens, exponential weights make the weighted accuracy Beta(right, wrong). Half
-    a right and half a wrong token more, whose weights `halves` (2, S, at least K) are Gamma(1/2),
-    make it Beta(right + 1/2, wrong + 1/2): Jeffreys' interval, honest in small bins too.
-    """
+def _squared_error(confidence: Floats, right: Bools, binning: Binning, sequence: Ints) -> float:
     bins = len(binning.edges) - 1
-    hits, misses = (
-        half[:, :bins]
-        + weighted_sums(weights, sequence[part], binning.index[part], bins, np.ones(part.sum()))
-        for half, part in zip(halves, (right, ~right), strict=True)
-    )
-    return hits / (hits + misses)
+    gap = right - confidence
+    pairs, own = np.unique(
+        np.stack([binning.index, sequence]), axis=1, return_inverse=True
+    )  # each bin with each sequence that feeds it
+    own = own.reshape(-1)
+    sums, counts = np.bincount(own, gap), np.bincount(own, np.ones(len(own)))
+
+    def between(values: npt.NDArray[Any]) -> Floats:
+        """(K,) the sum of products over pairs of different sequences."""
+        whole = np.bincount(pairs[0], weights=values, minlength=bins)
+        squares = np.bincount(pairs[0], weights=values**2, minlength=bins)
+        return np.asarray(whole**2 - squares, dtype=np.float64)
+
+    usable = between(counts) > 0
+    if not usable.any():
+        return float("nan")
+    error = between(sums)[usable] / between(counts)[usable]
+    return float(np.average(error, weights=binning.sums(np.ones(len(gap)))[usable]))
+
+
+def _root(squared: float) -> float:
+    return float(np.sqrt(np.maximum(squared, 0.0)))

@@ -9,13 +9,12 @@ from typing import Any, Literal
 from bayeseq.data.errors import DataError
 from bayeseq.data.schemes import entity_types
 from bayeseq.diagnostics.abstention import RiskCoverage, risk_coverage
-from bayeseq.diagnostics.calibration import (
-    BINS,
-    Proba,
-    ProbabilityScores,
-    RandomState,
+from bayeseq.diagnostics.binning import BINS, Proba, RandomState
+from bayeseq.diagnostics.calibration import ProbabilityScores, probability_scores
+from bayeseq.diagnostics.entity_claims import ScoredEntities
+from bayeseq.diagnostics.reliability import (
     ReliabilityCurve,
-    probability_scores,
+    entity_reliability,
     reliability,
 )
 from bayeseq.diagnostics.scores import (
@@ -45,6 +44,8 @@ class Evaluation:
         probabilities: log loss, Brier score, ECE; None for a model without probabilities.
         risk_coverage: over tokens; None alike.
         reliability: of the most probable label; None alike.
+        entity_reliability: of predicted entities; None without their probabilities, or where none
+            was predicted.
     """
 
     sequences: int
@@ -55,6 +56,7 @@ class Evaluation:
     probabilities: ProbabilityScores | None
     risk_coverage: RiskCoverage | None
     reliability: ReliabilityCurve | None
+    entity_reliability: ReliabilityCurve | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers as plain dicts, lists, str, int and float, ready for JSON.
@@ -71,6 +73,9 @@ class Evaluation:
             "probabilities": self.probabilities and asdict(self.probabilities),
             "risk_coverage": self.risk_coverage and _risk_dict(self.risk_coverage),
             "reliability": self.reliability and _reliability_dict(self.reliability),
+            "entity_reliability": (
+                self.entity_reliability and _reliability_dict(self.entity_reliability)
+            ),
         }
         return {name: _plain(value) for name, value in numbers.items()}
 
@@ -84,6 +89,8 @@ class Evaluation:
         ]
         if self.probabilities is not None:
             rows += _probability_rows(self.probabilities)
+        if self.entity_reliability is not None:
+            rows.append(["ECE % of entities", percent(self.entity_reliability.ece)])
         if self.risk_coverage is not None:
             rows += _risk_rows(self.risk_coverage)
         text = aligned(rows)
@@ -102,6 +109,7 @@ def evaluate(
     entities: bool | Literal["auto"] = "auto",
     mode: Mode = "conlleval",
     scheme: str | None = None,
+    scored_entities: ScoredEntities | None = None,
     bins: int = BINS,
     bootstrap: int = 200,
     level: float = 0.9,
@@ -117,6 +125,8 @@ def evaluate(
         entities: whether the labels are tags with entities to score. "auto" looks: they are when
             every label is O, or a letter of a tag scheme alone or with a type ("B", "B-PER").
         mode, scheme: how `entity_scores` reads the tags.
+        scored_entities: for each sequence (start, end, type, probability), as `predict_entities`
+            gives, to judge these probabilities too.
         bins: the number of confidence bins of ECE and reliability curve.
         bootstrap, level, random_state: the bands of the curves.
 
@@ -130,15 +140,13 @@ def evaluate(
     if entities == "auto":
         entities = _are_tags(chain.from_iterable(chain(y_true, y_pred)))
 
-    probabilities, risk, curve = None, None, None
+    bands: dict[str, Any] = {"bootstrap": bootstrap, "level": level, "random_state": random_state}
+    probabilities, risk, curve, of_entities = None, None, None, None
+    if scored_entities is not None and any(scored_entities):
+        of_entities = entity_reliability(y_true, scored_entities, bins=bins, **bands)
     if proba is not None:
         if classes is None:
             raise ValueError("proba needs classes, the labels of its columns in their order")
-        bands: dict[str, Any] = {
-            "bootstrap": bootstrap,
-            "level": level,
-            "random_state": random_state,
-        }
         probabilities = probability_scores(
             y_true, proba, classes, bins=bins, random_state=random_state
         )
@@ -153,6 +161,7 @@ def evaluate(
         probabilities=probabilities,
         risk_coverage=risk,
         reliability=curve,
+        entity_reliability=of_entities,
     )
 
 
@@ -222,10 +231,16 @@ def _probability_rows(scores: ProbabilityScores) -> list[list[str]]:
         ["Brier score", f"{scores.brier:.4f}"],
         ["ECE %", percent(scores.ece)],
         ["ECE % from noise alone", percent(scores.ece_floor)],
+        ["calibration error %, debiased", _percent_or_absent(scores.calibration_error)],
+        ["sharpness", f"{scores.sharpness:.4f}"],
     ]
     if scores.unknown:
         rows.append(["tokens with a label unknown to the model", str(scores.unknown)])
     return rows
+
+
+def _percent_or_absent(share: float) -> str:
+    return _ABSENT if math.isnan(share) else percent(share)
 
 
 def _risk_rows(curve: RiskCoverage) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bayeseq.experiments import gpsc
+from bayeseq.experiments import conformal, gpsc
 from bayeseq.experiments.gpsl import kernels, table1, table2, table3
 from bayeseq.experiments.margins import hmsvm_ner, hmsvm_pos, margins_table1
 from bayeseq.experiments.missing import figure2
@@ -23,6 +23,7 @@ EXPERIMENTS: dict[str, Callable[..., Report]] = {
     "margins-table1": margins_table1,
     "mlp-ner": mlp_ner,
     "mlp-trees": mlp_trees,
+    "conformal": conformal.coverage,
 }
 """The experiments by name."""
 

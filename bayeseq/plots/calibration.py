@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeseq.diagnostics.calibration import TOP_LABEL, ReliabilityCurve
+from bayeseq.diagnostics.reliability import TOP_LABEL, ReliabilityCurve
 from bayeseq.plots.style import (
     BLUE,
     GREY,

@@ -14,12 +14,16 @@ from sklearn.calibration import calibration_curve
 from bayeseq.data.errors import DataError
 from bayeseq.diagnostics import (
     brier,
+    brier_decomposition,
+    calibration_error,
     ece,
     ece_floor,
+    entity_reliability,
     log_loss,
     probability_scores,
     reliability,
     reliability_by_label,
+    sharpness,
 )
 
 DRAWN = settings(max_examples=40, deadline=None)
@@ -329,3 +333,184 @@ def test_single_precision_and_lists_are_taken():
     y_true, proba = draw_data(9, sequences=20)
     single = [rows.astype(np.float32) for rows in proba]
     assert brier(y_true, single, CLASSES) == pytest.approx(brier(y_true, proba, CLASSES), rel=1e-5)
+
+
+# --- without noise --------------------------------------------------------------------------
+
+
+@DRAWN
+@given(seeds, st.integers(2, 8), st.integers(1, 6), st.booleans())
+def test_squared_calibration_error_is_the_mean_over_pairs_of_sequences(seed, sizes, bins, adaptive):
+    y_true, proba = draw_data(seed, sizes)
+    y_true[1], proba[1] = ["b", "c"], proba[0][:2]
+    found = calibration_error(y_true, proba, CLASSES, squared=True, bins=bins, adaptive=adaptive)
+    tokens = scored(y_true, proba)
+    edges = reliability(y_true, proba, CLASSES, bins=bins, adaptive=adaptive, bootstrap=0).edges
+    total, weight = 0.0, 0
+    for low, high in pairwise(edges):
+        inside = [
+            ((CLASSES[int(np.argmax(row))] == label) - max(row), number)
+            for label, row, number in tokens
+            if (low < max(row) or low == 0) and max(row) <= high
+        ]
+        products = [d * e for d, i in inside for e, j in inside if i != j]
+        if products:
+            total += len(inside) * sum(products) / len(products)
+            weight += len(inside)
+    assert found == pytest.approx(total / weight, abs=1e-12)
+    root = calibration_error(y_true, proba, CLASSES, bins=bins, adaptive=adaptive)
+    assert root == pytest.approx(math.sqrt(max(total / weight, 0)), abs=1e-9)
+
+
+def test_perfect_probabilities_have_no_calibration_error_but_an_ece():
+    """Means over 300 small samples, dependent within sentences: all tokens of a sentence are right
+    or wrong together, which is the worst case for an estimator that counts tokens."""
+    rng = np.random.default_rng(5)
+    squared, plain, by_tokens = [], [], []
+    for _ in range(300):
+        p = rng.uniform(0.5, 1, size=30)
+        right = rng.random(30) < p
+        y_true = [["a" if r else "b"] * 4 for r in right]
+        proba = [np.tile([q, 1 - q, 0.0], (4, 1)) for q in p]
+        squared.append(calibration_error(y_true, proba, CLASSES, squared=True, bins=5))
+        plain.append(ece(y_true, proba, CLASSES, bins=5) ** 2)
+        apart = ([[label] for row in y_true for label in row], [r[None] for q in proba for r in q])
+        by_tokens.append(calibration_error(*apart, CLASSES, squared=True, bins=5))
+    noise = np.std(squared, ddof=1) / math.sqrt(300)
+    assert abs(np.mean(squared)) < 3 * noise < 0.004
+    assert np.mean(plain) > 0.01
+    assert np.mean(by_tokens) > 0.01  # sentences taken for independent tokens: noise remains
+
+
+def test_a_known_miscalibration_is_found():
+    """Confidence 0.9, accuracy 0.7: a squared error of 0.04."""
+    rng = np.random.default_rng(6)
+    proba = [np.array([[0.9, 0.1, 0.0]])] * 50
+    found = [
+        calibration_error(
+            [["a" if r else "b"] for r in rng.random(50) < 0.7], proba, CLASSES, squared=True
+        )
+        for _ in range(400)
+    ]
+    assert np.mean(found) == pytest.approx(0.04, abs=3 * np.std(found) / 20)
+
+
+def test_one_sequence_alone_has_no_debiased_error():
+    assert math.isnan(calibration_error([["a", "b"]], [[[1, 0, 0], [0, 1, 0]]], CLASSES))
+
+
+def test_calibrated_probabilities_have_the_brier_score_that_their_sharpness_says():
+    y_true, proba = draw_calibrated(np.random.default_rng(8), 4000, 3)
+    assert brier(y_true, proba, CLASSES) == pytest.approx(1 - sharpness(proba), abs=0.01)
+    with pytest.raises(DataError, match="no token"):
+        sharpness([])
+
+
+# --- the Brier score in parts ---------------------------------------------------------------
+
+
+@DRAWN
+@given(seeds, sizes, st.integers(1, 9), st.booleans())
+def test_the_parts_of_the_brier_score_by_loops(seed, sequences, bins, adaptive):
+    y_true, proba = draw_data(seed, sequences)
+    tokens, options = scored(y_true, proba), {"bins": bins, "adaptive": adaptive}
+    sums = dict.fromkeys(("reliability", "resolution", "uncertainty"), 0.0)
+    for c, label in enumerate(CLASSES):
+        base = sum(true == label for true, *_ in tokens) / len(tokens)
+        part = brier_decomposition(y_true, proba, CLASSES, label=label, **options)
+        curve = reliability(y_true, proba, CLASSES, label=label, bootstrap=0, **options)
+        full = curve.counts > 0
+        share = curve.counts[full] / len(tokens)
+        expected = {
+            "reliability": share @ (curve.confidence[full] - curve.accuracy[full]) ** 2,
+            "resolution": share @ (curve.accuracy[full] - base) ** 2,
+            "uncertainty": base * (1 - base),
+        }
+        for name, value in expected.items():
+            assert getattr(part, name) == pytest.approx(value, abs=1e-12)
+            sums[name] += value
+        mine = sum((row[c] - (true == label)) ** 2 for true, row, _ in tokens) / len(tokens)
+        assert part.score == pytest.approx(mine, abs=1e-12)
+        assert identity(part) == pytest.approx(mine, abs=1e-12)
+    whole = brier_decomposition(y_true, proba, CLASSES, **options)
+    for name, value in sums.items():
+        assert getattr(whole, name) == pytest.approx(value, abs=1e-12)
+    assert whole.score == pytest.approx(brier(y_true, proba, CLASSES), abs=1e-12)
+    assert identity(whole) == pytest.approx(whole.score, abs=1e-12)
+
+
+def identity(parts):
+    within = parts.within_bin_variance - parts.within_bin_covariance
+    return parts.reliability - parts.resolution + parts.uncertainty + within
+
+
+def test_forecasts_that_are_equal_within_bins_have_no_part_within():
+    proba = [np.array([[0.3, 0.7, 0], [0.3, 0.7, 0], [0.9, 0.1, 0]])]
+    parts = brier_decomposition([["a", "b", "a"]], proba, CLASSES, bins=10)
+    assert parts.within_bin_variance == pytest.approx(0, abs=1e-15)
+    assert parts.within_bin_covariance == pytest.approx(0, abs=1e-15)
+
+
+# --- without O, and of entities -------------------------------------------------------------
+
+
+@DRAWN
+@given(seeds, sizes)
+def test_excluded_predictions_are_left_out(seed, sequences):
+    y_true, proba = draw_data(seed, sequences)
+    proba[0][0] = [0.2, 0.5, 0.3]
+    kept = [
+        [label if np.argmax(row) != 0 else None for label, row in zip(labels, rows, strict=True)]
+        for labels, rows in zip(y_true, proba, strict=True)
+    ]
+    for measure in (ece, ece_floor):
+        assert measure(y_true, proba, CLASSES, exclude=("a",)) == measure(kept, proba, CLASSES)
+    np.testing.assert_equal(
+        calibration_error(y_true, proba, CLASSES, exclude=("a",)),
+        calibration_error(kept, proba, CLASSES),
+    )
+    ours = reliability(y_true, proba, CLASSES, exclude=("a",))
+    theirs = reliability(kept, proba, CLASSES)
+    for name in ("confidence", "accuracy", "counts", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_leaving_out_by_prediction_keeps_perfect_probabilities_perfect():
+    y_true, proba = draw_calibrated(np.random.default_rng(9), 3000, 3)
+    assert calibration_error(y_true, proba, CLASSES, exclude=("a",)) < 0.02
+
+
+def test_exclusions_are_checked():
+    with pytest.raises(DataError, match="'O' is not among the classes"):
+        ece([["a"]], [[[1, 0, 0]]], CLASSES, exclude=("O",))
+    with pytest.raises(ValueError, match=r"\('a',\)"):
+        ece([["a"]], [[[1, 0, 0]]], CLASSES, exclude="a")
+    with pytest.raises(DataError, match="not excluded"):
+        ece([["a"]], [[[1, 0, 0]]], CLASSES, exclude=("a",))
+
+
+def test_entities_are_right_when_the_truth_has_them():
+    y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-PER"]]
+    entities = [
+        [(0, 2, "PER", 0.95), (3, 4, "PER", 0.6), (0, 1, "PER", 0.05)],
+        [(1, 2, "PER", 0.65), (0, 1, "LOC", 0.15)],
+    ]
+    curve = entity_reliability(y_true, entities, bins=5, bootstrap=20)
+    np.testing.assert_allclose(curve.confidence, [0.1, np.nan, 0.6, 0.65, 0.95])
+    np.testing.assert_array_equal(curve.accuracy, [0, np.nan, 0, 1, 1])
+    np.testing.assert_array_equal(curve.counts, [2, 0, 1, 1, 1])
+    assert curve.label == "entities"
+    assert (curve.lower <= curve.upper)[curve.counts > 0].all()
+    only = entity_reliability(y_true, entities, label="LOC", bins=1, bootstrap=0)
+    assert (only.label, only.counts.tolist(), only.accuracy.tolist()) == ("LOC", [1], [0.0])
+
+
+def test_bad_entities_are_named():
+    with pytest.raises(DataError, match="no entity was predicted of type 'ORG'"):
+        entity_reliability([["O"]], [[(0, 1, "PER", 0.5)]], label="ORG")
+    with pytest.raises(DataError, match=r"sequence 0 .* no probability"):
+        entity_reliability([["O"]], [[(0, 1, "PER", -2.0)]])
+    with pytest.raises(DataError, match="entities has 1 sequences but y_true has 2"):
+        entity_reliability([["O"], ["O"]], [[(0, 1, "PER", 0.5)]])
+    with pytest.raises(DataError, match="sequence 0, token 0"):
+        entity_reliability([[None]], [[(0, 1, "PER", 0.5)]])

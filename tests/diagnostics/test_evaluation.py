@@ -142,10 +142,25 @@ def test_table_states_every_score():
         "Brier score                       1.0625\n"
         "ECE %                              37.50\n"
         f"ECE % from noise alone             {100 * result.probabilities.ece_floor:.2f}\n"
+        "calibration error %, debiased          -\n"
+        "sharpness                         0.8125\n"
         "AURC                              0.7500\n"
         "AURC of a perfect ranking         0.2500\n"
         "token error % of the surest 90 %   55.56"
     )
+
+
+def test_probabilities_of_entities_are_judged_too():
+    y_true, y_pred = [["B-PER", "O"], ["O"]], [["B-PER", "B-PER"], ["O"]]
+    scored = [[(0, 1, "PER", 0.9), (1, 2, "PER", 0.7)], []]
+    result = evaluate(y_true, y_pred, scored_entities=scored, bins=1, bootstrap=5)
+    assert result.entity_reliability.ece == pytest.approx(0.3)  # half right, 80 % sure
+    assert ["ECE % of entities", "30.00"] in [
+        line.rsplit(maxsplit=1) for line in result.table().splitlines()
+    ]
+    assert result.as_dict()["entity_reliability"]["counts"] == [2]
+    assert evaluate(y_true, y_pred, scored_entities=[[], []]).entity_reliability is None
+    assert evaluate(y_true, y_pred).as_dict()["entity_reliability"] is None
 
 
 def test_comparison_aligns_models_and_marks_what_is_absent():
