@@ -36,6 +36,7 @@ from bayeseq.diagnostics.reliability import (
     reliability,
     reliability_by_label,
 )
+from bayeseq.diagnostics.review import ReviewBudget, entity_review_budget, review_budget
 from bayeseq.diagnostics.scores import (
     Confusion,
     EntityCounts,
@@ -60,6 +61,7 @@ __all__ = [
     "ProbabilityScores",
     "RankCheck",
     "ReliabilityCurve",
+    "ReviewBudget",
     "RiskCoverage",
     "SentencePosterior",
     "TransitionPosterior",
@@ -76,6 +78,7 @@ __all__ = [
     "ece",
     "ece_floor",
     "entity_reliability",
+    "entity_review_budget",
     "entity_scores",
     "evaluate",
     "log_loss",
@@ -83,6 +86,7 @@ __all__ = [
     "rank_check",
     "reliability",
     "reliability_by_label",
+    "review_budget",
     "risk_coverage",
     "score_sets",
     "sentence_posterior",

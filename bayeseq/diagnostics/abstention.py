@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from bayeseq.data.errors import DataError
+from bayeseq.diagnostics.binning import Proba, RandomState
 from bayeseq.diagnostics.bootstrap import band, sequence_weights, weighted_sums
-from bayeseq.diagnostics.calibration import Proba, RandomState
 from bayeseq.diagnostics.tokens import (
     MISSING,
     Bools,
@@ -264,13 +264,14 @@ def _least_area(total: int, errors: int) -> float:
 def _risk_band(
     step: Ints,
     first: Ints,
-    wrong: Bools,
+    wrong: Bools | Floats,
     sequence: Ints,
     bootstrap: int,
     level: float,
     random_state: RandomState,
+    coverage: Floats = BAND_COVERAGE,
 ) -> tuple[Floats, Floats]:
-    """The band of the risk at `BAND_COVERAGE`.
+    """The band of the risk at each `coverage` (G,).
 
     `step` (N,) numbers the distinct confidences, highest first, and `first` (N,) counts the cases
     with a higher one.
@@ -285,7 +286,7 @@ def _risk_band(
     weights = sequence_weights(len(numbers), bootstrap, rng)
     kept = weighted_sums(weights, own, step, steps, np.ones(len(step))).cumsum(axis=1)
     errors = weighted_sums(weights, own, step, steps, wrong.astype(np.float64)).cumsum(axis=1)
-    samples = np.empty((bootstrap, len(BAND_COVERAGE)))
+    samples = np.empty((bootstrap, len(coverage)))
     for row in range(bootstrap):
-        samples[row] = _risk(kept[row], errors[row], BAND_COVERAGE * kept[row, -1])
+        samples[row] = _risk(kept[row], errors[row], coverage * kept[row, -1])
     return band(samples, level)
