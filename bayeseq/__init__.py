@@ -2,11 +2,12 @@
 
 import os
 
-from bayeseq.analysis.checks import khat
+from bayeseq.analysis.checks import khat, predictive_check
 from bayeseq.analysis.compare import compare
 from bayeseq.analysis.evidence import explain
 from bayeseq.analysis.explain import explain_confidence
 from bayeseq.analysis.loo import loo
+from bayeseq.analysis.sbc import sbc
 from bayeseq.baselines import (
     CRF,
     HMM,
@@ -181,12 +182,14 @@ __all__ = [
     "plot_transitions",
     "plot_uncertainty",
     "plot_weights",
+    "predictive_check",
     "read_columns",
     "read_conllu",
     "read_trees",
     "reliability",
     "report_html",
     "risk_coverage",
+    "sbc",
     "sentence_posterior",
     "show",
     "tag_sentences",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from bayeseq.analysis.fitted import fitted_model, require_posterior, training_data
+from bayeseq.analysis.fitted import fitted_model, has_posterior, require_posterior, training_data
+from bayeseq.analysis.priors import prior_labellings
 from bayeseq.chain import one_thread
 from bayeseq.data.labels import Labels
 from bayeseq.diagnostics.arviz import pareto_k
+from bayeseq.diagnostics.predictive import PredictiveCheck, Statistic, check_labels
 from bayeseq.inference.density import densities
 from bayeseq.labelers.base import SequenceLabeler
+from bayeseq.labelers.draws import draw_labellings
 from bayeseq.labelers.gpstruct import GPStruct
+from bayeseq.labelers.guards import check_choice, require_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,3 +102,73 @@ def khat_of(log_ratios: np.ndarray) -> KHat:
     weights = np.exp(log_weights)
     effective = float(1 / np.square(weights).sum())
     return KHat(k, len(log_ratios), effective, log_ratios, weights)
+
+
+def predictive_check(
+    model: SequenceLabeler,
+    X: Iterable[Any],
+    y: Labels,
+    draws: int = 200,
+    *,
+    kind: str = "posterior",
+    statistics: Mapping[str, Statistic] | None = None,
+    level: float = 0.9,
+    random_state: int | np.random.Generator | None = 0,
+) -> PredictiveCheck:
+    """Whether a model makes up labels like the real ones: shares, label pairs, entities.
+
+    The model draws labels for all sentences of X, `draws` times, and the numbers that describe
+    them (`diagnostics.label_statistics`) are compared with those of y. With a posterior, each
+    corpus is drawn with weights of its own, calibrated as predictions are; a labeler without one,
+    such as a CRF, draws with the weights that it has. "prior" draws the weights from the prior, at
+    the prior variances that were learned: whether the model could have expected such labels.
+
+    Args:
+        model: a fitted labeler that can draw labellings; for "prior", one with a posterior.
+        X, y: sentences, seen in training or not, and their labels (None where missing).
+        draws: how many corpora are made up; of GPStruct, at most as many as draws were kept.
+        kind: "posterior" or "prior".
+        statistics: other numbers to compare, functions of labels by name.
+        level: the share of made-up corpora in the intervals.
+        random_state: seed or numpy Generator of the draws.
+
+    >>> from bayeseq import CRF
+    >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
+    >>> found = predictive_check(CRF(progress=False).fit(X, y), X, y, draws=50)
+    >>> found.of("share of A")[0], found.replicated.shape
+    (0.5, (50, 6))
+    """
+    require_positive("draws", draws)
+    check_choice("kind", kind, ("posterior", "prior"))
+    X, y = list(X), list(y)
+    seed = int(np.random.default_rng(random_state).integers(2**62))
+    if kind == "prior":
+        require_posterior(model)
+        drawn: list[Any] = prior_labellings(model, X, draws, seed)
+    elif has_posterior(model):
+        if isinstance(model, GPStruct):
+            draws = min(draws, model.posterior_.n_draws)
+        drawn = draw_labellings(model, X, draws, seed)
+    elif not hasattr(model, "sample_labels"):
+        raise TypeError(
+            f"{type(model).__name__} gives probabilities of single labels and cannot draw whole "
+            "labellings; use a chain labeler such as CRF, GPSC or GPSL"
+        )
+    else:
+        by_sequence = model.sample_labels(X, draws, random_state=seed)
+        return _check(model, y, list(zip(*by_sequence, strict=True)), statistics, kind, level)
+    labels = [[model.classes_[row].tolist() for row in rows] for rows in drawn]
+    return _check(model, y, labels, statistics, kind, level)
+
+
+def _check(
+    model: SequenceLabeler,
+    y: Labels,
+    labels: list[Any],
+    statistics: Mapping[str, Statistic] | None,
+    kind: str,
+    level: float,
+) -> PredictiveCheck:
+    seen = {label for row in y for label in row if isinstance(label, str)}
+    classes = sorted({*model.classes_.tolist(), *seen})
+    return check_labels(y, labels, classes=classes, statistics=statistics, kind=kind, level=level)

@@ -21,19 +21,26 @@ from bayeseq.labelers.gpsc import GPSC, chain_model
 from bayeseq.labelers.gpsl import GPSL
 from bayeseq.labelers.gpsl_training import Training
 from bayeseq.labelers.gpstruct import GPStruct
+from bayeseq.labelers.guards import NoPosteriorError
+from bayeseq.labelers.sampled import KeptDraws
 from bayeseq.models.gpsc import GPSCModel
 from bayeseq.models.gpsl import GPSLModel
 
 BAYESIAN = "GPSL, GPSC with inference='laplace' or 'vg', or GPStruct"
 
 
+def has_posterior(labeler: SequenceLabeler) -> bool:
+    """Whether a fitted labeler has a posterior of its weights to draw from."""
+    kinds = (GaussianPosterior, JointPosterior, KeptDraws)
+    return isinstance(getattr(labeler, "posterior_", None), kinds)
+
+
 def require_posterior(labeler: SequenceLabeler) -> None:
     """Refuse a labeler that is not fitted, or has no posterior of its weights."""
     check_is_fitted(labeler, "classes_")
-    kinds = (GaussianPosterior, JointPosterior)
-    if isinstance(labeler, GPStruct) or isinstance(getattr(labeler, "posterior_", None), kinds):
+    if has_posterior(labeler):
         return
-    raise TypeError(
+    raise NoPosteriorError(
         f"{type(labeler).__name__} has no posterior of its weights to check; use {BAYESIAN}"
     )
 

@@ -142,6 +142,23 @@ def to_arviz(
     )
 
 
+@one_thread()
+def draw_labellings(
+    model: DrawnLabeler, X: Iterable[Any], draws: int, seed: int
+) -> list[list[np.ndarray]]:
+    """`draws` labellings of all sequences, each list of label numbers under one draw of the
+    weights, the same for all sequences."""
+    X = list(X)
+    batch = model._batch(X, [[None] * _length(x) for x in X])
+    numbers = _Draws.of(model, batch, draws, seed).labels
+    bounds = np.cumsum(batch.layout.lengths.numpy())[:-1]
+    return [np.split(row, bounds) for row in numbers]
+
+
+def _length(x: Any) -> int:
+    return x.shape[0] if hasattr(x, "shape") else len(x)
+
+
 _LIKELIHOODS = {
     True: "labels: log p(y | x) of the whole labelling, missing labels summed over; "
     "token_labels: log of the marginal probability of each label",
