@@ -7,6 +7,7 @@ from bayeseq.plots.calibration import (
     plot_reliability_by_label,
 )
 from bayeseq.plots.checks import plot_predictive_check, plot_sbc_ecdf, plot_sbc_ranks
+from bayeseq.plots.conformal import plot_coverage
 from bayeseq.plots.missing import plot_missing_labels
 from bayeseq.plots.posterior import plot_transitions, plot_weights
 from bayeseq.plots.scores import plot_confusion, plot_confusion_confidence, plot_entity_f1
@@ -17,6 +18,7 @@ __all__ = [
     "plot_confidence_histogram",
     "plot_confusion",
     "plot_confusion_confidence",
+    "plot_coverage",
     "plot_entity_f1",
     "plot_missing_labels",
     "plot_predictive_check",

@@ -13,6 +13,7 @@ from bayeseq.plots.style import (
     look,
     named,
     plain,
+    plural,
     show_percent,
 )
 
@@ -56,7 +57,7 @@ def plot_risk_coverage(
         ax.set_title("Risk and coverage")
         ax.legend(loc="upper left", fontsize="small")
     ax.set(xlim=(0, 1), ylim=(0, 1.1 * max(map(_height, by_name.values()), default=1)))
-    ax.set_xlabel(f"coverage: share of {first.unit}s kept")
+    ax.set_xlabel(f"coverage: share of {plural(first.unit)} kept")
     ax.set_ylabel(f"risk: {first.unit} error among those kept")
     show_percent(ax.xaxis)
     show_percent(ax.yaxis)
@@ -76,7 +77,7 @@ def plot_abstention(curve: RiskCoverage, ax: "Axes | None" = None) -> "Axes":
     lines = {
         "precision: right among those kept": curve.precision,
         "recall: kept among the right ones": curve.recall,
-        f"share of {curve.unit}s kept": curve.coverage,
+        f"share of {plural(curve.unit)} kept": curve.coverage,
     }
     for number, (text, values) in enumerate(lines.items()):
         ax.step(curve.threshold, values, where="post", label=text, **look(number))

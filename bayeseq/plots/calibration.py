@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeseq.diagnostics.reliability import TOP_LABEL, ReliabilityCurve
+from bayeseq.diagnostics.reliability import ENTITIES, TOP_LABEL, ReliabilityCurve
 from bayeseq.plots.style import (
     BLUE,
     GREY,
@@ -63,7 +63,7 @@ def plot_reliability(
             _draw_line(curve, number, f"{plain(name)}, ECE {curve.ece:.1%}", ax)
         levels = sorted({f"{curve.level:.0%}" for curve in by_name.values()})
         ax.set_title(f"Reliability with {', '.join(levels)} bands" if bands else "Reliability")
-    tops = all(curve.label == TOP_LABEL for curve in by_name.values())
+    tops = all(map(_is_answer, by_name.values()))
     # A little room keeps the marks at 0 and 1 whole.
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     ax.set_xlabel("confidence" if tops else "probability of the label")
@@ -129,7 +129,8 @@ def plot_confidence_histogram(
     """
     by_name = named(curves)
     ax = axes_or_new(ax, size=(5.0, 3.5))
-    top = all(curve.label == TOP_LABEL for curve in by_name.values())
+    top = all(map(_is_answer, by_name.values()))
+    units = " or ".join(sorted({_units(curve) for curve in by_name.values()}))
     if len(by_name) == 1:
         _draw_right_and_wrong(*next(iter(by_name.items())), ax)
     else:
@@ -139,7 +140,7 @@ def plot_confidence_histogram(
         ax.set_yscale("log")
         # Outlines end above the axis where a bin is empty.
         ax.set_ylim(bottom=0.5 / max(curve.counts.sum() for curve in by_name.values()))
-        ax.set(ylabel="share of tokens", title="Tokens by confidence")
+        ax.set(ylabel=f"share of {units}", title=f"{units.capitalize()} by confidence")
         show_log_percent(ax.yaxis)
     ax.set(xlim=(0, 1), xlabel="confidence" if top else "probability of the label")
     ax.legend(loc="best", fontsize="small")
@@ -147,19 +148,28 @@ def plot_confidence_histogram(
     return ax
 
 
+def _is_answer(curve: ReliabilityCurve) -> bool:
+    """Whether the curve judges what the model answers, not the probability of one label."""
+    return curve.label in (TOP_LABEL, ENTITIES)
+
+
+def _units(curve: ReliabilityCurve) -> str:
+    return "entities" if curve.label == ENTITIES else "tokens"
+
+
 def _draw_right_and_wrong(name: str, curve: ReliabilityCurve, ax: "Axes") -> None:
     # An empty bin has no accuracy, and no token to be right.
     right = curve.counts * np.nan_to_num(curve.accuracy)
     wrong = curve.counts - right
-    top = curve.label == TOP_LABEL
+    top = _is_answer(curve)
     yes, no = ("right", "wrong") if top else (plain(curve.label), "another label")
     x = curve.edges[:-1]
     bars: dict[str, Any] = {"width": np.diff(curve.edges), "align": "edge", "edgecolor": "white"}
     ax.bar(x, right, color=BLUE, label=yes, **bars)
     ax.bar(x, wrong, bottom=right, color=ORANGE, hatch="///", label=no, **bars)
     total = int(curve.counts.sum())
-    title = f"{total:,} tokens by confidence: {right.sum() / total:.1%} {yes}"
-    ax.set(ylabel="tokens", title=f"{plain(name)}, {title}" if name else title)
+    title = f"{total:,} {_units(curve)} by confidence: {right.sum() / total:.1%} {yes}"
+    ax.set(ylabel=_units(curve), title=f"{plain(name)}, {title}" if name else title)
 
 
 def _panels(count: int) -> "list[Axes]":
@@ -218,5 +228,5 @@ def _draw_shares(curve: ReliabilityCurve, ax: "Axes") -> None:
         color=GREY,
         alpha=0.3,
         edgecolor="white",
-        label=f"share of tokens, highest {shares.max():.0%}",
+        label=f"share of {_units(curve)}, highest {shares.max():.0%}",
     )

@@ -71,6 +71,11 @@ def plain(text: str, most: int = MOST_LETTERS) -> str:
     return text.replace("$", r"\$")
 
 
+def plural(unit: str) -> str:
+    """Several of what is counted: tokens, sequences, entities."""
+    return unit.removesuffix("y") + "ies" if unit.endswith("y") else unit + "s"
+
+
 def word_ticks(ax: "Axes", words: Sequence[str]) -> None:
     """Words along the x axis, at 0, 1, ..."""
     ax.set_xticks(

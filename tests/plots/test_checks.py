@@ -7,9 +7,11 @@ from matplotlib.colors import to_hex
 from bayeseq.diagnostics import (
     confusion_confidence,
     rank_check,
+    score_sets,
 )
 from bayeseq.plots import (
     plot_confusion_confidence,
+    plot_coverage,
     plot_predictive_check,
     plot_sbc_ecdf,
     plot_sbc_ranks,
@@ -68,6 +70,40 @@ def test_predictive_check_has_a_bar_a_whole_number_and_not_too_many():
 def test_predictive_check_needs_numbers(observed, replicated):
     with pytest.raises(ValueError, match="replicated"):
         plot_predictive_check(observed, replicated, "x")
+
+
+# ---- label sets -------------------------------------------------------------------------------
+
+
+def test_coverage_shows_promise_band_and_size():
+    y = [["A", "B"], ["B", "A"], ["A", "A"]]
+    small = score_sets(y, [[{"A"}, {"A"}], [{"B"}, {"A"}], [{"A"}, {"A", "B"}]])
+    large = score_sets(y, [[{"A", "B"}] * 2] * 3)
+    ax = rendered(plot_coverage({0.05: large, 0.2: small}))
+    (bars,) = ax.containers
+    points, _, (segments,) = bars
+    np.testing.assert_allclose(points.get_xdata(), [0.8, 0.95])
+    np.testing.assert_allclose(points.get_ydata(), [small.coverage, large.coverage])
+    for segment, record in zip(segments.get_segments(), (small, large), strict=True):
+        np.testing.assert_allclose(segment[:, 1], [record.lower, record.upper])
+    promised = line(ax, "promised")
+    np.testing.assert_allclose(promised.get_xdata(), promised.get_ydata())
+    assert [text.get_text() for text in ax.texts] == ["1.17 labels", "2.00 labels"]
+    assert ticks(ax.xaxis) == ["80%", "95%"]
+    assert legend(ax) == ["promised", "observed, 90% band"]
+    assert ax.get_title() == "Coverage of label sets, by token"
+
+
+def test_coverage_without_band_or_records_and_of_two_kinds():
+    y, sets = [["A"], ["B"]], [[{"A"}], [{"B"}]]
+    bare = score_sets(y, sets, bootstrap=0)
+    assert rendered(plot_coverage({0.1: bare})).get_title() == "Coverage of label sets, by token"
+    whole = score_sets(y, sets, guarantee="sentence")
+    assert plot_coverage({0.1: whole}).get_ylabel() == "sentences all covered"
+    with pytest.raises(ValueError, match="different guarantees"):
+        plot_coverage({0.1: bare, 0.2: whole})
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_coverage({})
 
 
 def test_confusion_confidence_shows_counts_confidence_and_frames():

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from bayeseq.diagnostics import (
     confusion,
+    entity_reliability,
     entity_scores,
     reliability,
     reliability_by_label,
@@ -23,7 +24,7 @@ from bayeseq.plots import (
     plot_reliability_by_label,
     plot_risk_coverage,
 )
-from bayeseq.plots.style import PALETTE, look, marker
+from bayeseq.plots.style import PALETTE, look, marker, plural
 from tests.plots.drawn import band, legend, line
 
 CLASSES = ["B-LOC", "B-PER", "I-PER", "O"]
@@ -135,6 +136,19 @@ def test_histogram_of_several_models_shows_shares(data):
     assert named.get_title().startswith("one, 240 tokens by confidence")
     with pytest.raises(ValueError, match="nothing to plot"):
         plot_confidence_histogram({})
+
+
+def test_pictures_of_entities_say_so():
+    entities = [[(0, 1, "PER", 0.9), (2, 3, "PER", 0.3)]]
+    curve = entity_reliability([["B-PER", "O", "O"]], entities, bins=2)
+    ax = plot_reliability(curve)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("confidence", "accuracy")
+    assert legend(ax)[-1] == "share of entities, highest 50%"
+    ax = plot_confidence_histogram(curve)
+    assert ax.get_title() == "2 entities by confidence: 50.0% right"
+    assert ax.get_ylabel() == "entities"
+    assert plot_confidence_histogram({"a": curve, "b": curve}).get_ylabel() == "share of entities"
+    assert [plural(unit) for unit in ("token", "entity")] == ["tokens", "entities"]
 
 
 def test_small_multiples_show_each_label(data):
