@@ -77,6 +77,24 @@ class FeatureSpace:
         tokens = _Tokens.of(X, self._columns)
         return tokens.matrix(self.n_features), tokens.lengths
 
+    def unseen(self, X: Sequence[Any]) -> tuple[list[str], sp.csr_matrix]:
+        """What `matrix` ignores: the names (J) of unknown features, and their values (N, J).
+
+        >>> names, values = FeatureSpace(("a",), 1).unseen([[["a", "b"], {"c": 0.5}]])
+        >>> names, values.toarray().tolist()
+        (['b', 'c'], [[1.0, 0.0], [0.0, 0.5]])
+        """
+        if self.names is None:
+            return [], sp.csr_matrix((sum(map(len, X)), 0))
+        first_seen = _Numbering()
+        tokens = _Tokens.of(X, first_seen)
+        names = list(first_seen)
+        unknown = np.flatnonzero(self._columns.find(names, len(names)) < 0)
+        renumbered = np.full(len(names), -1, dtype=np.int32)
+        renumbered[unknown] = np.arange(len(unknown))
+        only = replace(tokens, columns=renumbered[tokens.columns])
+        return [names[j] for j in unknown], only.matrix(len(unknown))
+
     @cached_property
     def _columns(self) -> _Columns:
         """Name → column, made on first use."""

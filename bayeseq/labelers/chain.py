@@ -273,14 +273,18 @@ class ChainLabeler(SequenceLabeler):
         draws: int | None = None,
         given: Labels | None = None,
         random_state: Seed = None,
+        unseen: bool = True,
     ) -> Uncertainty:
         """How unsure each token's label is, and of what kind: `total`, `aleatoric` and `epistemic`,
-        a (T,) array of nats a sequence, from the draws of `posterior_predict`.
+        a (T,) array of nats a sequence, from draws of the weights.
 
-        100 draws, or all that were kept, unless `draws` says how many. A labeler without a
-        posterior raises `NoPosteriorError`.
+        100 draws, or all that were kept, unless `draws` says how many. A feature that training
+        never showed has a weight too, of which its prior is all that is known: with a linear kernel
+        it is drawn from there. Probabilities leave such features out, and so does
+        `unseen=False`, which takes the draws of `posterior_predict` as they are. A labeler without
+        a posterior raises `NoPosteriorError`.
         """
-        return token_uncertainty(Draws(self, X, draws, given, random_state))
+        return token_uncertainty(Draws(self, X, draws, given, random_state, unseen))
 
     def sentence_uncertainty(
         self,
@@ -288,9 +292,10 @@ class ChainLabeler(SequenceLabeler):
         draws: int | None = None,
         given: Labels | None = None,
         random_state: Seed = None,
+        unseen: bool = True,
     ) -> SentenceUncertainty:
         """The same of whole labellings: (B,) arrays of nats, from chains of drawn weights."""
-        return sentence_uncertainty(Draws(self, X, draws, given, random_state))
+        return sentence_uncertainty(Draws(self, X, draws, given, random_state, unseen))
 
     def entity_draws(
         self,
@@ -335,13 +340,23 @@ class ChainLabeler(SequenceLabeler):
         """(S, …) draws of the weights."""
         raise NotImplementedError
 
-    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
-        """The chain of a part under each draw, with all that is known and forbidden."""
+    def _drawn_chain(
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None
+    ) -> Chain:
+        """The chain of a part under each draw, with all that is known and forbidden; `noise`
+        (S, N, C) is what else the draws add to the local scores."""
         raise NotImplementedError
 
-    def _drawn_marginals(self, part: SequenceBatch, weights: Tensor, seed: int) -> Tensor:
+    def _drawn_marginals(
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None
+    ) -> Tensor:
         """(S, N, C) label probabilities of a part under each draw."""
-        return forward_backward(self._drawn_chain(part, weights, seed)).unary
+        return forward_backward(self._drawn_chain(part, weights, seed, noise)).unary
+
+    def _prior_sd(self, names: Sequence[str]) -> np.ndarray:
+        """(J, C) the prior standard deviations of the weights of features by name; 0 where the
+        labeler's prior says nothing of them, as by itself."""
+        return np.zeros((len(names), len(self.classes_)))
 
 
 def obey_scheme(chain: Chain, scheme: str | None, classes: Sequence[str]) -> Chain:

@@ -38,7 +38,7 @@ from bayeseq.labelers.draws import (
 )
 from bayeseq.labelers.gpsl_training import NEGLIGIBLE, Training, refuse_beyond
 from bayeseq.labelers.outcome import finite, fit_result
-from bayeseq.labelers.uncertain import Draws, position_noise, token_draws
+from bayeseq.labelers.uncertain import Draws, position_noise, prior_sd, token_draws
 from bayeseq.models.gpsl import GPSLModel, dependency_rows, without_dependencies
 
 PREDICTIONS = ("chain", "rns", "average", "gibbs")
@@ -285,16 +285,23 @@ class GPSL(ChainLabeler):
     def _require_posterior(self) -> None:
         """There is one."""
 
+    def _prior_sd(self, names: Sequence[str]) -> np.ndarray:
+        return prior_sd(self, names)
+
     def _drawn_weights(self, draws: int, seed: int) -> Tensor:
         return self.posterior_.draws(draws, torch.Generator().manual_seed(seed))
 
-    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
-        deps, f, g = self._drawn_scores(part, weights, seed)
+    def _drawn_chain(
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None
+    ) -> Chain:
+        deps, f, g = self._drawn_scores(part, weights, seed, noise)
         _require_single_labels(deps)
         return self._chain_of(deps, f, g, part.allowed)
 
-    def _drawn_marginals(self, part: SequenceBatch, weights: Tensor, seed: int) -> Tensor:
-        deps, f, g = self._drawn_scores(part, weights, seed)
+    def _drawn_marginals(
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None
+    ) -> Tensor:
+        deps, f, g = self._drawn_scores(part, weights, seed, noise)
         if deps.order < 2:
             return forward_backward(self._chain_of(deps, f, g, part.allowed)).unary
         if deps.is_chain:
@@ -312,8 +319,8 @@ class GPSL(ChainLabeler):
         """Draws from the posterior with what they say of X and y, for arviz: an InferenceData, or
         a DataTree where arviz is version 1 or later.
 
-        `posterior` holds `dependency` (offset, neighbour_label, label) and, with `weights` True or
-        a number, `weight` (feature, label) of all features or of so many with the largest means.
+        `posterior` holds `dependency` (offset, neighbour_label, own_label) and, with `weights` True or
+        a number, `weight` (feature, own_label) of all features or of so many with the largest means.
         `log_likelihood` holds `labels`, log p(y | x) of each sentence, which is what to compare
         models by: `az.loo(found, var_name="labels")`; and `token_labels`, of each token by itself.
         Tokens without a known label are left out of `token_labels`, and sentences without any of
@@ -356,16 +363,18 @@ class GPSL(ChainLabeler):
         return chain
 
     def _drawn_scores(
-        self, part: SequenceBatch, weights: Tensor, seed: int
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None = None
     ) -> tuple[Dependencies, Tensor, Tensor]:
         """f (S, N, C) and g (S, R, C, C) of draws of the weights, weighed for prediction; what the
-        feature map leaves out of new tokens is drawn too."""
+        feature map leaves out of new tokens is drawn too, and `noise` (S, N, C) added to f."""
         deps = Dependencies(self._offsets, part.layout)
         local, residual = self._local(part)
         f, g = local.product(weights), dependency_rows(weights, deps.offsets)
         if residual is not None:
             spread = residual.unsqueeze(-1) * self.posterior_.log_variance[0].exp()
             f = f + position_noise(part.layout, len(f), f.shape[-1], seed) * spread.sqrt()
+        if noise is not None:
+            f = f + noise
         if self.prediction == "chain":
             f, g = f * self.scales_.local, g * self.scales_.dependency
         return deps, f, g

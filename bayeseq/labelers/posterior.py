@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from bayeseq.kernels.design import Design
 from bayeseq.kernels.maps import FeatureMap
 from bayeseq.labelers.chain import ChainLabeler, obey_scheme
 from bayeseq.labelers.draws import Answers, answers_of_chains, to_arviz
-from bayeseq.labelers.uncertain import Draws, position_noise, token_draws
+from bayeseq.labelers.uncertain import Draws, position_noise, prior_sd, token_draws
 
 
 class Posterior(Protocol):
@@ -75,17 +75,24 @@ class PosteriorLabeler(ChainLabeler):
         drawn = self.posterior_.draws(draws, torch.Generator().manual_seed(seed))
         return torch.lerp(self.posterior_.mean, drawn, self.spread_)
 
-    def _chain_of(self, batch: SequenceBatch, weights: Tensor, seed: int | None = None) -> Chain:
+    def _chain_of(
+        self,
+        batch: SequenceBatch,
+        weights: Tensor,
+        seed: int | None = None,
+        noise: Tensor | None = None,
+    ) -> Chain:
         """The chain of weights (…, D + C, C). With a seed, what the feature map leaves out of new
-        tokens is drawn too."""
+        tokens is drawn too; `noise` (S, N, C) is added to the local scores."""
         features, residual = self.feature_map_.features(batch.features)
         D = features.shape[1]
         f = Design(features).product(weights[..., :D, :])
         if seed is not None and residual.any():
-            noise = position_noise(batch.layout, len(f), f.shape[-1], seed)
             variance = self.posterior_.log_variance[0].exp()
             sd = torch.from_numpy(residual).unsqueeze(-1).mul(variance).sqrt() * self.spread_
-            f = f + noise * sd
+            f = f + position_noise(batch.layout, len(f), f.shape[-1], seed) * sd
+        if noise is not None:
+            f = f + noise * self.spread_
         return Chain(f, weights[..., D:, :], batch.layout)
 
     def posterior_predict(
@@ -118,8 +125,13 @@ class PosteriorLabeler(ChainLabeler):
     def _drawn_weights(self, draws: int, seed: int) -> Tensor:
         return self._drawn(draws, seed)
 
-    def _drawn_chain(self, part: SequenceBatch, weights: Tensor, seed: int) -> Chain:
-        return self._ruled(self._chain_of(part, weights, seed), part)
+    def _drawn_chain(
+        self, part: SequenceBatch, weights: Tensor, seed: int, noise: Tensor | None
+    ) -> Chain:
+        return self._ruled(self._chain_of(part, weights, seed, noise), part)
+
+    def _prior_sd(self, names: Sequence[str]) -> np.ndarray:
+        return prior_sd(self, names)
 
     def _ruled(self, chain: Chain, part: SequenceBatch) -> Chain:
         if part.allowed is not None:

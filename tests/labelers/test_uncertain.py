@@ -22,10 +22,11 @@ from bayeseq import (
     uncertainty,
 )
 from bayeseq.chain import Chain
+from bayeseq.inference.unseen import name_keys, weights_of_names
 from bayeseq.labelers import ChainLabeler, FitResult
 from bayeseq.labelers.mixture import information
 from tests import oracles
-from tests.labelers.conformance import make
+from tests.labelers.conformance import easy_task, make
 
 LABEL_SETS = {
     "IOB2": ["B-P", "B-Q", "I-P", "I-Q", "O"],
@@ -51,7 +52,7 @@ class Fixed(ChainLabeler):
 
     def _scores(self, batch):
         weights = self.weights_ if self.draws else self.weights_[0]
-        return self._drawn_chain(batch, weights, 0)
+        return self._drawn_chain(batch, weights, 0, None)
 
     def _require_posterior(self):
         pass
@@ -60,7 +61,7 @@ class Fixed(ChainLabeler):
         rng = np.random.default_rng(seed)
         return torch.tensor(rng.normal(size=(draws, *self.weights_.shape[1:])))
 
-    def _drawn_chain(self, part, weights, seed):
+    def _drawn_chain(self, part, weights, seed, noise):
         unary = torch.from_numpy(part.features.toarray()) * weights[..., :1, :]
         return Chain(unary, weights[..., 1:, :], part.layout)
 
@@ -414,3 +415,43 @@ def test_bad_numbers_of_draws(bayesian):
     assert kept.predict_uncertainty(NEW).total[0].shape == (3,)
     with pytest.raises(ValueError, match="draws is 7, and 6 were kept"):
         kept.predict_uncertainty(NEW, 7)
+
+
+# ---- features that training never showed ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GPSL(learn=False, progress=False),
+        lambda: GPSC(inference="laplace", learn=False, progress=False),
+    ],
+)
+def test_unseen_features_have_their_priors_weights(make):
+    model = make().fit(*easy_task(0, 20))
+    X = [[["word=00", "hint=0", "word=never"], ["hint=1", "no such group=1"]], [["hint=2"]]]
+    without = model.predict_uncertainty(X, 20, random_state=3, unseen=False)
+    found = model.predict_uncertainty(X, 20, random_state=3)
+    np.testing.assert_array_equal(found.total[1], without.total[1])
+
+    # the same by hand: draws of the scores, and the weights of the name times the group's deviation
+    seed = int(np.random.default_rng(3).integers(2**62))
+    names = list(model.result_.hyperparameters["variance"])
+    sd = torch.exp(model.posterior_.log_variance[names.index("word")] / 2).numpy()
+    weights = weights_of_names(name_keys(["word=never"]), 20, 3, seed)[0] * sd
+    noise = torch.zeros(20, 2, 3, dtype=torch.float64)
+    noise[:, 0] = torch.from_numpy(weights)
+    batch = model._batch(X[:1], None)
+    drawn = model._drawn_weights(20, seed)
+    p = model._drawn_marginals(batch, drawn, seed, noise).numpy()
+    expected = uncertainty([p])
+    for kind in ("total", "aleatoric", "epistemic"):
+        np.testing.assert_allclose(getattr(found, kind)[0], getattr(expected, kind)[0], atol=1e-12)
+    assert found.epistemic[0][0] > 1.5 * without.epistemic[0][0]
+
+
+def test_other_kernels_say_nothing_of_unseen_features():
+    model = GPSL(kernel="rbf(scale=0.1)", progress=False).fit(*easy_task(0, 12))
+    X = [[["hint=0", "word=never"]]]
+    a, b = (model.predict_uncertainty(X, 10, random_state=0, unseen=u) for u in (True, False))
+    np.testing.assert_array_equal(a.total[0], b.total[0])
