@@ -67,7 +67,7 @@ def transition_posterior(
         if offset not in offsets:
             raise ValueError(f"offset is {offset}; the draws have {offsets}")
         draws = draws.sel(offset=offset)
-    array, (rows, names) = _named_draws(draws, ("neighbour_label", "label"), (labels, labels))
+    array, (rows, names) = _named_draws(draws, ("neighbour_label", "own_label"), (labels, labels))
     if list(rows) != list(names):
         raise DataError("draws: the rows' labels are not those of the columns")
     class_codes(names)
@@ -116,7 +116,7 @@ def weight_posterior(
     >>> found.mean, found.upper
     (array([[2., 0.]]), array([[2.9, 0. ]]))
     """
-    array, (names, columns) = _named_draws(draws, ("feature", "label"), (features, labels))
+    array, (names, columns) = _named_draws(draws, ("feature", "own_label"), (features, labels))
     class_codes(columns)
     lower, upper = _interval(array, level)
     return WeightPosterior(tuple(names), tuple(columns), array.mean(0), lower, upper, level)

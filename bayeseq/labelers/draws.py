@@ -102,8 +102,9 @@ def to_arviz(
         "token_sentence": (("token",), owner[tokens]),
         "token_position": (("token",), position[tokens]),
         "sentence_length": (("sentence",), batch.layout.lengths.numpy()[sentences]),
-        "variance": (("feature_group", "label"), variance[:n]),
-        "dependency_variance": (("offset", "label"), variance[n:]),
+        "variance": (("feature_group", "own_label"), variance[:n]),
+        "dependency_variance": (("offset", "own_label"), variance[n:]),
+        # not in sample_stats, where arviz's summary and concat want chain and draw in all arrays
         "bound": (("sweep",), np.array(model.result_.objective)),
     }
     return inference_data(
@@ -126,7 +127,8 @@ def to_arviz(
             "constant_data": {name: v for name, v in constants.items() if v[1].size},
         },
         {
-            "label": model.classes_.astype(str),
+            # "label" by itself is a name that the tables of arviz 1 take for themselves
+            "own_label": model.classes_.astype(str),
             "neighbour_label": model.classes_.astype(str),
             "offset": offsets,
             "sentence": sentences,
@@ -237,7 +239,7 @@ def _weights(
     found: dict[str, Variable] = {}
     if offsets:
         rows = drawn[:, n_columns:].reshape(chains, -1, len(offsets), C, C)
-        found["dependency"] = (("chain", "draw", "offset", "neighbour_label", "label"), rows)
+        found["dependency"] = (("chain", "draw", "offset", "neighbour_label", "own_label"), rows)
     elif weights is False:
         weights = WITHOUT_DEPENDENCIES
     k = n_columns if weights is True else min(int(weights), n_columns)
@@ -246,7 +248,7 @@ def _weights(
     columns = np.sort(np.argsort(-mean[:n_columns].abs().amax(-1).numpy(), kind="stable")[:k])
     if k:
         shown = drawn[:, columns].reshape(chains, -1, k, C)
-        found["weight"] = (("chain", "draw", "feature", "label"), shown)
+        found["weight"] = (("chain", "draw", "feature", "own_label"), shown)
     return [_column_name(model, int(column)) for column in columns], found
 
 

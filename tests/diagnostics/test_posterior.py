@@ -44,21 +44,21 @@ def test_named_arrays_bring_their_names_and_the_offset_is_picked():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(2, 5, 2, 3, 3))
     names = ["B", "I", "O"]
-    coords = {"offset": [-1, 1], "neighbour_label": names, "label": names}
-    dims = ("chain", "draw", "offset", "neighbour_label", "label")
+    coords = {"offset": [-1, 1], "neighbour_label": names, "own_label": names}
+    dims = ("chain", "draw", "offset", "neighbour_label", "own_label")
     named = xr.DataArray(values, dims=dims, coords=coords)
     joined = values.reshape(10, 2, 3, 3)
     for place, offset in enumerate([-1, 1]):
         # The order of the named axes does not matter.
-        found = transition_posterior(named.transpose("label", ...), offset=offset)
+        found = transition_posterior(named.transpose("own_label", ...), offset=offset)
         np.testing.assert_allclose(found.mean, joined[:, place].mean(0))
         assert (found.labels, found.offset) == (tuple(names), offset)
     with pytest.raises(ValueError, match=r"offset is -2; the draws have \[-1, 1\]"):
         transition_posterior(named, offset=-2)
     weight = xr.DataArray(
         values[:, :, 0, :2],
-        dims=("chain", "draw", "feature", "label"),
-        coords={"feature": ["f", "g"], "label": names},
+        dims=("chain", "draw", "feature", "own_label"),
+        coords={"feature": ["f", "g"], "own_label": names},
     )
     found = weight_posterior(weight)
     assert (found.features, found.labels) == (("f", "g"), tuple(names))

@@ -215,7 +215,7 @@ def test_arviz_has_one_variable_for_the_transitions(vg, data):
         "draw",
         "offset",
         "neighbour_label",
-        "label",
+        "own_label",
     )
     assert found["posterior"]["weight"].shape == (1, 50, 3, 3)
     assert found["log_likelihood"]["labels"].shape == (1, 50, 6)

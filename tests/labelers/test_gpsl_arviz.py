@@ -1,13 +1,18 @@
 """GPSL's draws in arviz: against answers computed by hand, and through arviz's own functions."""
 
+import json
+import os
+import subprocess
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray
 
-from bayeseq import GPSL, DataError
+from bayeseq import GPSC, GPSL, DataError, GPStruct
+from bayeseq.diagnostics import arviz as converter
 from bayeseq.diagnostics.arviz import inference_data
 from tests.labelers.conformance import easy_task
 
@@ -48,11 +53,17 @@ def test_groups_and_axes(found, data, model):
     X, _ = data
     assert [group for group in GROUPS if group in found.groups()] == GROUPS
     posterior = found["posterior"]
-    assert posterior["dependency"].dims == ("chain", "draw", "offset", "neighbour_label", "label")
+    assert posterior["dependency"].dims == (
+        "chain",
+        "draw",
+        "offset",
+        "neighbour_label",
+        "own_label",
+    )
     assert posterior["dependency"].shape == (1, 50, 1, 3, 3)
     assert posterior["weight"].shape == (1, 50, 3, 3)
     assert set(posterior["feature"].values) <= set(model.feature_space_.names)
-    assert posterior["label"].values.tolist() == ["A", "B", "C"]
+    assert posterior["own_label"].values.tolist() == ["A", "B", "C"]
     assert posterior["offset"].values.tolist() == [-1]
     likelihood = found["log_likelihood"]
     assert 1 not in likelihood["sentence"].values  # nothing is known of it
@@ -222,6 +233,45 @@ def test_summary_loo_and_compare(model, data, found):
     assert found.sel(draw=slice(0, 10))["posterior"].sizes["draw"] == 11
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # arviz 0.23 with a newer matplotlib
+@pytest.mark.parametrize(
+    ("labeler", "chains"),
+    [
+        (GPSC(inference="laplace", learn=False, progress=False), 1),
+        (GPSC(learn=False, calibrate=False, progress=False), 1),
+        (GPStruct(chains=6, draws=5, warmup=20, thin=3, learn=False, progress=False), 6),
+    ],
+    ids=["laplace", "vg", "mcmc"],
+)
+def test_other_posteriors_in_arviz(labeler, chains, data):
+    """Groups, names and arviz's functions, with one chain of a Gaussian and several of a sampler."""
+    X, y = data
+    labeler.fit(*easy_task(0, 15))
+    found = labeler.to_arviz(X, y, draws=30, weights=2, random_state=0)
+    assert [group for group in GROUPS if group in found.groups()] == GROUPS
+    assert dict(found["posterior"].sizes)["chain"] == chains
+    assert found["posterior"]["dependency"].shape == (chains, 30 // chains, 1, 3, 3)
+    assert found["posterior"]["own_label"].values.tolist() == ["A", "B", "C"]
+    assert set(found["posterior"]["feature"].values) <= set(labeler.feature_space_.names)
+    assert found["log_likelihood"]["labels"].sizes["sentence"] == len(X) - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MPLBACKEND", "Agg")
+        import matplotlib.pyplot as plt
+
+        az.plot_trace(found, var_names=["dependency"], compact=True)
+        az.plot_ppc(found, num_pp_samples=5)
+        az.plot_forest(found, var_names=["weight"])
+        plt.close("all")
+    table = az.summary(found, kind="all" if chains > 1 else "stats")
+    assert "dependency[-1, A, B]" in table.index
+    assert az.loo(found, var_name="labels").n_data_points == len(X) - 1
+    with pytest.raises(TypeError, match="var_name cannot be None"):
+        az.loo(found)  # never tokens by accident: those of a sentence depend on each other
+    assert az.summary(found, group="sample_stats", kind="stats").shape[0] == 1
+
+
 # ---- both versions ----------------------------------------------------------------------------
 
 SMALL = {
@@ -266,7 +316,9 @@ def test_arrays_that_do_not_fit_are_named():
 
 
 def test_stats_of_the_new_family_take_the_tree(model, data):
-    stats = pytest.importorskip("arviz_stats", reason="needs arviz-stats (arviz 1 is made of it)")
+    pytest.importorskip("arviz_base", reason="needs arviz-stats[xarray] (arviz 1 is made of it)")
+    import arviz_stats as stats
+
     tree = inference_data(
         {
             group: {
@@ -282,3 +334,44 @@ def test_stats_of_the_new_family_take_the_tree(model, data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert stats.loo(tree, var_name="labels").n_data_points == len(data[0]) - 1
+
+
+def python_with_arviz_one():
+    """A Python of its own that has arviz 1, which wants a newer Python than we do."""
+    python = os.environ.get("BAYESEQ_ARVIZ1")
+    if python is None:
+        pytest.skip("set BAYESEQ_ARVIZ1 to a python in whose environment arviz 1 is installed")
+    return python
+
+
+def test_arviz_one_takes_what_is_built(found, data, tmp_path):
+    """Its summary, loo, compare, plots and k-hat, in a process of its own."""
+    python = python_with_arviz_one()
+    arrays, coords = {}, {}
+    for group in GROUPS:
+        for name, v in found[group].items():
+            arrays[f"{group}/{name}"] = v.values
+        coords |= {name: v.values for name, v in found[group].coords.items()}
+    coords = {name: v.astype(str) if v.dtype == object else v for name, v in coords.items()}
+    about = {
+        "groups": {g: {n: list(v.dims) for n, v in found[g].items()} for g in GROUPS},
+        "coords": list(coords),
+    }
+    arrays |= {f"coords/{name}": v for name, v in coords.items()}
+    np.savez(tmp_path / "arrays.npz", about=json.dumps(about), **arrays)
+    script = Path(__file__).with_name("arviz_one.py")
+    call = [python, str(script), converter.__file__, str(tmp_path / "arrays.npz")]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    out = subprocess.run(call, capture_output=True, text=True, env=environment, timeout=300)
+    assert out.returncode == 0, out.stderr
+    said = json.loads(out.stdout.splitlines()[-1])
+    assert int(said["version"].split(".")[0]) >= 1
+    assert said["rows"][0] == "dependency[-1, A, A]"
+    assert (said["sentences"], said["draws"]) == (len(data[0]) - 1, 50)
+    assert said["ranked"] == ["one", "two"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = az.loo(found, var_name="labels")
+    assert said["elpd"] == pytest.approx(float(here.elpd_loo), abs=0.2)
+    ratios = np.log(np.random.default_rng(0).exponential(size=1000))
+    assert said["k"] == pytest.approx(converter.pareto_k(ratios)[0], abs=0.05)
