@@ -4,8 +4,10 @@ import os
 
 from bayeseq.analysis.checks import khat, predictive_check
 from bayeseq.analysis.compare import compare
+from bayeseq.analysis.conformal import Conformal, ConformalEntities
 from bayeseq.analysis.evidence import explain
 from bayeseq.analysis.explain import explain_confidence
+from bayeseq.analysis.label_errors import label_errors, out_of_fold_proba
 from bayeseq.analysis.loo import loo
 from bayeseq.analysis.sbc import sbc
 from bayeseq.baselines import (
@@ -43,9 +45,15 @@ from bayeseq.data import (
     write_columns,
 )
 from bayeseq.diagnostics import (
+    brier_decomposition,
+    calibration_error,
     confusion_confidence,
+    entity_reliability,
+    entity_review_budget,
     evaluate,
+    find_label_errors,
     reliability,
+    review_budget,
     risk_coverage,
     sentence_posterior,
     transition_posterior,
@@ -131,6 +139,8 @@ __all__ = [
     "MEMM",
     "RBF",
     "Calibrated",
+    "Conformal",
+    "ConformalEntities",
     "Corpus",
     "DAGKernel",
     "DataError",
@@ -161,20 +171,27 @@ __all__ = [
     "Template",
     "Tree",
     "TreeKernel",
+    "brier_decomposition",
+    "calibration_error",
     "compare",
     "confusion_confidence",
     "convert_tags",
     "corpus_trees",
     "detect_scheme",
     "entities_to_tags",
+    "entity_reliability",
+    "entity_review_budget",
     "evaluate",
     "explain",
     "explain_confidence",
+    "find_label_errors",
     "khat",
+    "label_errors",
     "list_datasets",
     "load",
     "load_dataset",
     "loo",
+    "out_of_fold_proba",
     "plot_confusion_confidence",
     "plot_reliability",
     "plot_risk_coverage",
@@ -188,6 +205,7 @@ __all__ = [
     "read_trees",
     "reliability",
     "report_html",
+    "review_budget",
     "risk_coverage",
     "sbc",
     "sentence_posterior",

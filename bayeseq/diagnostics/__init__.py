@@ -21,6 +21,7 @@ from bayeseq.diagnostics.conformal import (
     score_sets,
 )
 from bayeseq.diagnostics.evaluation import Evaluation, comparison_table, evaluate
+from bayeseq.diagnostics.label_errors import LabelErrors, find_label_errors
 from bayeseq.diagnostics.posterior import (
     SentencePosterior,
     TransitionPosterior,
@@ -58,6 +59,7 @@ __all__ = [
     "EntityCounts",
     "EntityScores",
     "Evaluation",
+    "LabelErrors",
     "ProbabilityScores",
     "RankCheck",
     "ReliabilityCurve",
@@ -81,6 +83,7 @@ __all__ = [
     "entity_review_budget",
     "entity_scores",
     "evaluate",
+    "find_label_errors",
     "log_loss",
     "probability_scores",
     "rank_check",
