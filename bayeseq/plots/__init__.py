@@ -10,6 +10,7 @@ from bayeseq.plots.checks import plot_predictive_check, plot_sbc_ecdf, plot_sbc_
 from bayeseq.plots.conformal import plot_coverage
 from bayeseq.plots.missing import plot_missing_labels
 from bayeseq.plots.posterior import plot_transitions, plot_weights
+from bayeseq.plots.review import plot_review_budget
 from bayeseq.plots.scores import plot_confusion, plot_confusion_confidence, plot_entity_f1
 from bayeseq.plots.sentence import plot_sentence, plot_uncertainty
 
@@ -24,6 +25,7 @@ __all__ = [
     "plot_predictive_check",
     "plot_reliability",
     "plot_reliability_by_label",
+    "plot_review_budget",
     "plot_risk_coverage",
     "plot_sbc_ecdf",
     "plot_sbc_ranks",

@@ -7,12 +7,14 @@ from matplotlib.colors import to_hex
 from bayeseq.diagnostics import (
     confusion_confidence,
     rank_check,
+    review_budget,
     score_sets,
 )
 from bayeseq.plots import (
     plot_confusion_confidence,
     plot_coverage,
     plot_predictive_check,
+    plot_review_budget,
     plot_sbc_ecdf,
     plot_sbc_ranks,
 )
@@ -70,6 +72,37 @@ def test_predictive_check_has_a_bar_a_whole_number_and_not_too_many():
 def test_predictive_check_needs_numbers(observed, replicated):
     with pytest.raises(ValueError, match="replicated"):
         plot_predictive_check(observed, replicated, "x")
+
+
+# ---- what reading buys ------------------------------------------------------------------------
+
+
+def test_review_budget_shows_error_left_band_and_random_order():
+    rng = np.random.default_rng(0)
+    proba = list(rng.dirichlet([0.5] * 3, size=(20, 5)))
+    y = [[["B", "I", "O"][k] for k in rng.integers(0, 3, 5)] for _ in proba]
+    budget = [0.5, 0.0, 0.2]  # any order
+    real = review_budget(y, proba, ["B", "I", "O"], budget=budget)
+    ax = rendered(plot_review_budget(real))
+    drawn = line(ax, "errors counted")
+    np.testing.assert_allclose(drawn.get_xdata(), [0, 0.2, 0.5])
+    np.testing.assert_allclose(drawn.get_ydata(), real.error_left[[1, 2, 0]])
+    xs, low, high = band(ax)
+    np.testing.assert_allclose(xs, [0, 0.2, 0.5])
+    np.testing.assert_allclose(low, real.lower[[1, 2, 0]])
+    np.testing.assert_allclose(high, real.upper[[1, 2, 0]])
+    assert set(ax.lines[0].get_ydata()) == {real.error}
+    found = f"{real.found_share[0]:.0%}"
+    assert ax.get_title() == f"Reading 50.0% of the tokens finds {found} of the errors"
+    guess = review_budget(None, proba, ["B", "I", "O"], budget=budget)
+    both = rendered(plot_review_budget({"counted": real, "expected": guess}))
+    assert legend(both) == ["counted", "expected", "reading at random"]
+    assert len(both.collections) == 1  # expected errors have no band
+    whole = review_budget(y, proba, ["B", "I", "O"], unit="sequence")
+    with pytest.raises(ValueError, match="different units"):
+        plot_review_budget({"a": real, "b": whole})
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_review_budget({})
 
 
 # ---- label sets -------------------------------------------------------------------------------
