@@ -319,13 +319,14 @@ class GPSL(ChainLabeler):
         """Draws from the posterior with what they say of X and y, for arviz: an InferenceData, or
         a DataTree where arviz is version 1 or later.
 
-        `posterior` holds `dependency` (offset, neighbour_label, own_label) and, with `weights` True or
-        a number, `weight` (feature, own_label) of all features or of so many with the largest means.
-        `log_likelihood` holds `labels`, log p(y | x) of each sentence, which is what to compare
-        models by: `az.loo(found, var_name="labels")`; and `token_labels`, of each token by itself.
-        Tokens without a known label are left out of `token_labels`, and sentences without any of
-        `labels`; the coordinates are their places in X. The bound by sweep and the prior variances
-        are in `constant_data`.
+        `posterior` holds `dependency` (offset, neighbour_label, own_label) and, with `weights` True
+        or a number, `weight` (feature, own_label) of all features or of so many with the largest
+        means. `log_likelihood` holds `labels`, log p(y | x) of each sentence, which is what to
+        compare models by: `az.loo(found, var_name="labels")`, or `bayeseq.loo`, which corrects for
+        the approximation; and `token_labels`, of each token by itself. Tokens without a known label
+        are left out of `token_labels`, and sentences without any of `labels`; the coordinates are
+        their places in X. The bound by sweep and the prior variances are in `constant_data`:
+        `sample_stats` is for what each draw has.
         """
         return to_arviz(self, X, y, draws, random_state, weights)
 

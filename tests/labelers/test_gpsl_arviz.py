@@ -246,7 +246,7 @@ def test_summary_loo_and_compare(model, data, found):
     ids=["laplace", "vg", "mcmc"],
 )
 def test_other_posteriors_in_arviz(labeler, chains, data):
-    """Groups, names and arviz's functions, with one chain of a Gaussian and several of a sampler."""
+    """Groups, names and arviz's functions, with a Gaussian's one chain and a sampler's several."""
     X, y = data
     labeler.fit(*easy_task(0, 15))
     found = labeler.to_arviz(X, y, draws=30, weights=2, random_state=0)
