@@ -12,6 +12,12 @@ from bayeseq.diagnostics.calibration import (
     probability_scores,
     sharpness,
 )
+from bayeseq.diagnostics.comparison import (
+    Comparison,
+    Difference,
+    Predictions,
+    compare_predictions,
+)
 from bayeseq.diagnostics.confidence import ConfusionConfidence, confusion_confidence
 from bayeseq.diagnostics.conformal import (
     ConformalSets,
@@ -30,6 +36,7 @@ from bayeseq.diagnostics.posterior import (
     transition_posterior,
     weight_posterior,
 )
+from bayeseq.diagnostics.predictive import PredictiveCheck, check_labels, label_statistics
 from bayeseq.diagnostics.ranks import RankCheck, rank_check
 from bayeseq.diagnostics.reliability import (
     ReliabilityCurve,
@@ -38,6 +45,7 @@ from bayeseq.diagnostics.reliability import (
     reliability_by_label,
 )
 from bayeseq.diagnostics.review import ReviewBudget, entity_review_budget, review_budget
+from bayeseq.diagnostics.sbc import SBC
 from bayeseq.diagnostics.scores import (
     Confusion,
     EntityCounts,
@@ -51,15 +59,20 @@ from bayeseq.diagnostics.scores import (
 from bayeseq.diagnostics.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
+    "SBC",
     "BrierDecomposition",
+    "Comparison",
     "ConformalSets",
     "Confusion",
     "ConfusionConfidence",
     "CoverageScores",
+    "Difference",
     "EntityCounts",
     "EntityScores",
     "Evaluation",
     "LabelErrors",
+    "Predictions",
+    "PredictiveCheck",
     "ProbabilityScores",
     "RankCheck",
     "ReliabilityCurve",
@@ -73,6 +86,8 @@ __all__ = [
     "brier_decomposition",
     "calibrate_sets",
     "calibration_error",
+    "check_labels",
+    "compare_predictions",
     "comparison_table",
     "conformal_threshold",
     "confusion",
@@ -84,6 +99,7 @@ __all__ = [
     "entity_scores",
     "evaluate",
     "find_label_errors",
+    "label_statistics",
     "log_loss",
     "probability_scores",
     "rank_check",
