@@ -305,10 +305,12 @@ class ChainLabeler(SequenceLabeler):
         given: Labels | None = None,
         random_state: Seed = None,
         meaning: str = "exact",
+        unseen: bool = False,
     ) -> list[np.ndarray]:
         """(S, K) the probability of each candidate entity under each draw of the weights, for each
         sequence; `meaning` as in `entity_proba`. Quantiles over draws are an interval."""
-        return entity_draws(Draws(self, X, draws, given, random_state), entities, meaning)
+        asked = Draws(self, X, draws, given, random_state, unseen)
+        return entity_draws(asked, entities, meaning)
 
     def entity_uncertainty(
         self,
@@ -318,10 +320,12 @@ class ChainLabeler(SequenceLabeler):
         given: Labels | None = None,
         random_state: Seed = None,
         meaning: str = "exact",
+        unseen: bool = True,
     ) -> Uncertainty:
         """How unsure it is whether each candidate is an entity, yes or no, and of what kind: a (K,)
-        array of nats a sequence, from `entity_draws`."""
-        return yes_or_no(self.entity_draws(X, entities, draws, given, random_state, meaning))
+        array of nats a sequence, from `entity_draws` with the same arguments."""
+        args = entities, draws, given, random_state, meaning, unseen
+        return yes_or_no(self.entity_draws(X, *args))
 
     @property
     def _default_draws(self) -> int:

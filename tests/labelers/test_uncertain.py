@@ -354,7 +354,7 @@ def test_one_token_sentences_are_tokens(name, bayesian):
 def test_entity_uncertainty_answers_yes_or_no(name, bayesian):
     model = bayesian[name]
     entities = [[(0, 1, "P"), (1, 3, "Q")], [(0, 1, "Q")], [], []]
-    draws = model.entity_draws(NEW, entities, 30, random_state=4)
+    draws = model.entity_draws(NEW, entities, 30, random_state=4, unseen=True)
     found = model.entity_uncertainty(NEW, entities, 30, random_state=4)
     for p, total, rest in zip(draws, found.total, found.epistemic, strict=True):
         mean = p.mean(0)
