@@ -57,11 +57,20 @@ def densities(
     generator: torch.Generator,
 ) -> Densities:
     """Both densities at draws from a posterior of the model's weights."""
+    parts = [_densities(model, posterior, n, generator) for n in _parts(model, draws)]
+    return Densities(*(torch.cat(found) for found in zip(*parts, strict=True)))
+
+
+def _densities(
+    model: WeightModel,
+    posterior: GaussianPosterior | JointPosterior,
+    draws: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
     weights = posterior.draws(draws, generator)
     whitened = weights / model.scale
-    likelihood = [model.log_likelihood(part) for part in _parts(whitened, model.design.shape[0])]
     log_q = log_density(posterior, weights) + float(model.scale.log().sum())
-    return Densities(torch.cat(likelihood), log_standard_normal(whitened), log_q)
+    return model.log_likelihood(whitened), log_standard_normal(whitened), log_q
 
 
 def log_standard_normal(values: Tensor) -> Tensor:
@@ -121,11 +130,13 @@ def _(S: Block, x: Tensor) -> Tensor:
     return form(S.first, x[: S.split].contiguous()) + form(S.last, x[S.split :].contiguous())
 
 
-def _parts(whitened: Tensor, n_tokens: int) -> Iterator[Tensor]:
-    """Draws in parts whose scores fit into memory."""
-    at_once = max(1, _SCORES_AT_ONCE // max(1, n_tokens * whitened.shape[-1] ** 2))
-    yield from whitened.split(at_once)
+def _parts(model: WeightModel, draws: int) -> Iterator[int]:
+    """How many draws at a time, so that their weights and scores fit into memory."""
+    numbers = model.scale.numel() + model.design.shape[0] * model.n_labels**2
+    at_once = max(1, _NUMBERS_AT_ONCE // numbers)
+    for first in range(0, draws, at_once):
+        yield min(at_once, draws - first)
 
 
-_SCORES_AT_ONCE = 2**23
-"""Label-pair scores that are in memory at once (64 MB)."""
+_NUMBERS_AT_ONCE = 2**23
+"""Weights and label-pair scores that are in memory at once (64 MB)."""

@@ -111,11 +111,12 @@ def test_the_exact_posterior_weighs_all_draws_alike(seed):
     np.testing.assert_allclose(found.log_ratios.numpy(), evidence, rtol=0, atol=1e-9)
 
 
-def test_parts_give_what_the_whole_gives(monkeypatch):
-    model, posterior, _ = regression()
-    whole = densities(model, posterior, 20, torch.Generator().manual_seed(1))
-    monkeypatch.setattr("bayeseq.inference.density._SCORES_AT_ONCE", 1)
+def test_draws_are_made_in_parts(monkeypatch):
+    model, posterior, evidence = regression()
+    monkeypatch.setattr("bayeseq.inference.density._NUMBERS_AT_ONCE", 60)
     parts = densities(model, posterior, 20, torch.Generator().manual_seed(1))
-    torch.testing.assert_close(whole.log_likelihood, parts.log_likelihood)
+    assert parts.log_likelihood.shape == (20, 6)
+    assert len(parts.log_q.unique()) == 20
+    np.testing.assert_allclose(parts.log_ratios.numpy(), evidence, rtol=0, atol=1e-9)
     narrow = replace(posterior, root=posterior.root / 2)
     assert float(densities(model, narrow, 20, torch.Generator()).log_ratios.std()) > 0.1
