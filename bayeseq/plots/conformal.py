@@ -59,7 +59,7 @@ def plot_coverage(scores: Mapping[float, CoverageScores], ax: "Axes | None" = No
         )
     across = 1 - x.min()
     ax.set(xlim=(x.min() - 0.25 * across, 1 + 0.15 * across), ylim=(low - room, 1 + room))
-    ax.set_xticks(x, [f"{100 * share:g}%" for share in x.round(6)])
+    ax.set_xticks(x, [f"{100 * share:g}%" for share in x.round(6)], fontsize="small")
     unit = records[0].guarantee
     what = "tokens with their label in their set" if unit == "token" else "sentences all covered"
     ax.set(xlabel="share promised", ylabel=what, title=f"Coverage of label sets, by {unit}")
