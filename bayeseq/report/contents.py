@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from bayeseq.data.errors import DataError
+from bayeseq.data.schemes import tags_to_entities
 from bayeseq.diagnostics import Evaluation, RiskCoverage, evaluate, risk_coverage
 from bayeseq.diagnostics.tokens import Floats, check_true
 from bayeseq.labelers.base import SequenceLabeler
-from bayeseq.report.tagging import affordable_draws, features_of, has_posterior
+from bayeseq.labelers.chain import ScoredEntity
+from bayeseq.report.tagging import affordable_draws, entity_answers, features_of, has_posterior
 
 TOKENS_AT_ONCE = 5000
-BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class Contents:
     """True labels; None where there is not a single one"""
     labels: list[list[str]]
     proba: list[np.ndarray] | None
+    entities: list[list[ScoredEntity]] | None
+    """Predicted entities; None where labels spell none or the model gives them no probability"""
     evaluation: Evaluation | None
     sentence_risk: RiskCoverage | None
     """Of whole sentences put aside"""
@@ -85,7 +88,8 @@ def gather(
     if truth is not None and not any(label is not None for row in truth for label in row):
         truth = None
     draws = affordable_draws(model, draws) if draws > 0 and has_posterior(model) else 0
-    labels, proba, unsure = _asked(model, texts, X, draws, random_state, quiet)
+    answers = _asked(model, texts, X, draws, random_state, quiet)
+    labels, proba = answers.labels, answers.proba
     evaluation, risk = None, None
     classes = [str(label) for label in model.classes_]
     if truth is not None:
@@ -100,16 +104,34 @@ def gather(
                 truth, proba, classes, y_pred=labels, unit="sequence", random_state=random_state
             )
     return Contents(
-        model, texts, X, truth, labels, proba, evaluation, risk, unsure if draws else None, draws
+        model=model,
+        words=texts,
+        X=X,
+        truth=truth,
+        labels=labels,
+        proba=proba,
+        entities=answers.entities,
+        evaluation=evaluation,
+        sentence_risk=risk,
+        uncertainty=answers.uncertainty,
+        draws=draws,
     )
+
+
+class _Answers(NamedTuple):
+    labels: list[list[str]]
+    proba: list[np.ndarray] | None
+    entities: list[list[ScoredEntity]] | None
+    uncertainty: tuple[Floats, Floats] | None
 
 
 def _asked(
     model: Any, words: list[list[str]], X: list[Any], draws: int, random_state: int, quiet: bool
-) -> tuple[list[list[str]], list[np.ndarray] | None, tuple[Floats, Floats]]:
-    """Labels, probabilities and, with draws, uncertainties, a few thousand tokens at a time."""
+) -> _Answers:
+    """All answers, a few thousand tokens at a time."""
     labels: list[list[str]] = []
     proba: list[np.ndarray] = []
+    entities: list[list[ScoredEntity]] = []
     total, epistemic = np.zeros(len(words)), np.zeros(len(words))
     with tqdm(
         total=sum(map(len, words)),
@@ -123,17 +145,39 @@ def _asked(
         for first, last in _pieces(words):
             part = X[first:last]
             if model.has_probabilities:
-                for tagging in model.tag(part):
-                    labels.append(tagging.labels)
-                    proba.append(tagging.proba)
+                found = model.tag(part)
+                proba += [tagging.proba for tagging in found]
+                labels += [tagging.labels for tagging in found]
+                entities += _scored_entities(model, part, labels[first:last])
             else:
                 labels += model.predict(part)
             if draws:
-                found = model.predict_uncertainty(part, draws, random_state=random_state)
-                total[first:last] = [row.sum() for row in found.total]
-                epistemic[first:last] = [row.sum() for row in found.epistemic]
+                unsure = model.predict_uncertainty(part, draws, random_state=random_state)
+                total[first:last] = [row.sum() for row in unsure.total]
+                epistemic[first:last] = [row.sum() for row in unsure.epistemic]
             bar.update(sum(map(len, words[first:last])))
-    return labels, proba if model.has_probabilities else None, (total, epistemic)
+    return _Answers(
+        labels,
+        proba if model.has_probabilities else None,
+        entities or None,
+        (total, epistemic) if draws else None,
+    )
+
+
+def _scored_entities(
+    model: SequenceLabeler, X: list[Any], labels: list[list[str]]
+) -> list[list[ScoredEntity]]:
+    """The predicted entities with their probabilities; no list at all where there are none."""
+    found = entity_answers(model, X, labels, draws=0, random_state=0).proba
+    if found is None:
+        return []
+    return [
+        [
+            ScoredEntity(*entity, p)
+            for entity, p in zip(tags_to_entities(row), proba.tolist(), strict=True)
+        ]
+        for row, proba in zip(labels, found, strict=True)
+    ]
 
 
 def _pieces(words: list[list[str]]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ LONGEST = 200
 
 _JOINERS = "\u200c\u200d"  # inside of Persian and Indic words, and of emoji
 _WRITTEN = {"\u06dd", "\u070f", "\u08e2", "\U000110bd", *map(chr, range(0x600, 0x606))}
+_TURNING = ("R", "AL", "AN")
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -60,6 +61,13 @@ def percent(share: float) -> str:
     if text == "100%" and share < 1:
         return ">99%"
     return "<1%" if text == "0%" and share > 0 else text
+
+
+def isolated(text: str) -> str:
+    """Text for HTML that cannot turn around what stands beside it: letters that run from right to
+    left are set apart."""
+    turns = any(unicodedata.bidirectional(c) in _TURNING for c in text)
+    return f"<bdi>{escaped(text)}</bdi>" if turns else escaped(text)
 
 
 def is_right_to_left(words: Iterable[str]) -> bool:

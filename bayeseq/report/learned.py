@@ -14,7 +14,7 @@ from bayeseq.report.page import Bar, Html, Section, html, paragraph, pictures, t
 from bayeseq.report.pictures import figure
 
 MOST_WEIGHTS = 20
-MOST_GROUPS = 40
+MOST_GROUPS = 12
 MOST_LABELS = 40
 """Labels beyond which a matrix of them is no picture any more."""
 
@@ -31,8 +31,12 @@ def posterior(contents: Contents, level: float, random_state: int) -> Section | 
         f"Means and {level:.0%} intervals over {contents.draws:,} draws from the posterior of the "
         "weights."
     )
-    parts = [*([variances] if variances else []), paragraph(text), pictures(*shown)]
-    return Section("posterior", "Posterior", *parts)
+    return Section(
+        "posterior",
+        "Posterior",
+        paragraph(text),
+        pictures(*([variances] if variances else []), *shown),
+    )
 
 
 def _pictures(contents: Contents, level: float, random_state: int) -> list[str]:
@@ -93,7 +97,8 @@ def _variances(hyperparameters: Mapping[str, Any]) -> Html | None:
     return table(
         ("group of weights", "prior variance", ""),
         [(name, f"{v:.3g}", Bar(math.sqrt(v) / top)) for name, v in rows[:MOST_GROUPS]],
-        f"How far each group of weights may go: the bar is the standard deviation{left}",
+        "How far each group of weights may go from 0, as learned; the bar is the standard "
+        f"deviation{left}",
     )
 
 

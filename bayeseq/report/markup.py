@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bayeseq.plots.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
-from bayeseq.report.escaping import escaped, is_right_to_left, percent, tooltip
+from bayeseq.report.escaping import escaped, is_right_to_left, isolated, percent, tooltip
 from bayeseq.report.sentence import Guess, Stretch, TaggedSentence
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
@@ -44,7 +44,7 @@ def sentences_html(
     lines = ['<div class="bq-show">']
     for i, sentence in enumerate(sentences):
         direction = "rtl" if is_right_to_left(sentence.words) else "ltr"
-        name = f'<span class="bq-n"><bdi>{escaped(names[i])}</bdi></span>' if names else ""
+        name = f'<span class="bq-n">{isolated(names[i])}</span>' if names else ""
         parts = [_stretch(sentence, stretch, kinds) for stretch in sentence.stretches]
         body = " ".join(parts) or '<span class="bq-n">(no token)</span>'
         lines.append(f'<p dir="{direction}">{name}{body}</p>')
@@ -58,7 +58,8 @@ def legend_html(sentences: Sequence[TaggedSentence]) -> str:
     kinds = _kinds(sentences)
     seen = {stretch.label for sentence in sentences for stretch in sentence.stretches}
     swatches = " ".join(
-        f'<span class="bq-e" style="{_look(kind, kinds, 1.0, 0.0)}">{_kind(kind)}</span>'
+        f'<span class="bq-e" style="{_look(kind, kinds, 1.0, 0.0)}">{isolated(kind or "entity")}'
+        "</span>"
         for kind in kinds
         if kind in seen
     )
@@ -72,7 +73,7 @@ def legend_html(sentences: Sequence[TaggedSentence]) -> str:
             for p in (0.3, 0.6, 0.95)
         )
         rows.append(f"Strength is confidence: {steps} {_meaning(sentences)}")
-    if any(sentence.draws is not None for sentence in sentences):
+    if any(sentence.doubt is not None for sentence in sentences):
         stripes = " ".join(
             f'<span class="bq-e" style="{_look(some, kinds, 0.5, share)}">{percent(share)}</span>'
             for share in (0.1, 0.5)
@@ -121,7 +122,7 @@ def _stretch(sentence: TaggedSentence, stretch: Stretch, kinds: list[str]) -> st
     look = _look(stretch.label, kinds, shade, stretch.epistemic)
     shown = "" if stretch.probability is None else percent(stretch.probability)
     about = _about(sentence, stretch)
-    name = " ".join(filter(None, [_kind(stretch.label), shown.replace(">", "&gt;")]))
+    name = "&nbsp;".join(filter(None, [_kind(stretch.label), escaped(shown) if shown else ""]))
     tag = f'<span class="bq-l" dir="ltr"{about}>{name}</span>' if name else ""
     cls = "bq-e" if sentence.has_entities else "bq-e bq-w"
     return f'<span class="{cls}" style="{look}">{words}{tag}{correction}</span>'
@@ -139,7 +140,7 @@ def _word(sentence: TaggedSentence, stretch: Stretch, t: int, kinds: list[str]) 
         cls.append("bq-x")
     names = f' class="{" ".join(cls)}"' if cls else ""
     about = _token_about(sentence, t)
-    return f"<span{names}{style}{about}><bdi>{escaped(sentence.words[t])}</bdi></span>"
+    return f"<span{names}{style}{about}>{isolated(sentence.words[t])}</span>"
 
 
 def _correction(stretch: Stretch) -> str:
@@ -151,7 +152,7 @@ def _correction(stretch: Stretch) -> str:
 
 def _kind(kind: str) -> str:
     """The name of a kind in HTML; entities without a type need none."""
-    return f"<bdi>{escaped(kind)}</bdi>" if kind else ""
+    return isolated(kind) if kind else ""
 
 
 def _token_about(sentence: TaggedSentence, t: int) -> str:
@@ -162,8 +163,8 @@ def _token_about(sentence: TaggedSentence, t: int) -> str:
     lines = [_guess(guess, sentence.level) for guess in guesses]
     if sentence.labels[t] != guesses[0].label:
         lines.append(f"predicted: {sentence.labels[t]}, part of the most probable labelling")
-    if sentence.uncertainty is not None:
-        total, share = sentence.uncertainty.total[0][t], sentence._epistemic(t, t + 1)
+    if sentence.doubt is not None:
+        total, share = sentence.doubt.total[0][t], sentence._epistemic(t, t + 1)
         assert share is not None  # there are draws
         lines.append(f"uncertainty {total:.2f} nats, {percent(share)} of it epistemic")
     return tooltip(lines)
@@ -187,7 +188,7 @@ def _about(sentence: TaggedSentence, stretch: Stretch) -> str:
     if stretch.interval is not None:
         lines.append(_range(stretch.interval, sentence.level))
     if stretch.epistemic is not None:
-        lines.append(f"{percent(stretch.epistemic)} of the uncertainty is epistemic")
+        lines.append(f"{percent(stretch.epistemic)} of the words' uncertainty is epistemic")
     return tooltip(lines)
 
 

@@ -14,9 +14,9 @@ PROSE = 20_000
 
 _STYLE = """\
 :root{color-scheme:light dark;--back:#fdfdfc;--card:#f3f4f2;--ink:#1c1f23;--soft:#565d66;
---line:#d4d7da;--link:#005a8e;--bar:#0072b2}
+--line:#d4d7da;--link:#005a8e;--bar:#0072b2;--blue:#0072b2}
 @media (prefers-color-scheme:dark){:root{--back:#15181c;--card:#1e2328;--ink:#e6e7e8;--soft:#a5adb6;
---line:#3a4149;--link:#7cc0f0;--bar:#56b4e9}}
+--line:#3a4149;--link:#7cc0f0;--bar:#56b4e9;--blue:#4da3dc}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);
 font:1rem/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
@@ -41,10 +41,13 @@ margin:1.2rem 0}
 table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:start;font-size:.85rem;padding-bottom:.3rem}
 th,td{padding:.28rem .7rem;text-align:end;border-bottom:1px solid var(--line);vertical-align:top}
-th:first-child,td:first-child,.words td,.words th{text-align:start;padding-inline-start:0}
-td{overflow-wrap:anywhere}
-.words td{max-width:40rem}
-thead th{font-weight:600;border-bottom-width:2px;vertical-align:bottom}
+td{white-space:nowrap}
+th:first-child,td:first-child,.words td,.words th,td.meaning{text-align:start}
+th:first-child,td:first-child{padding-inline-start:0}
+tbody th,.words td,td.meaning{white-space:normal;overflow-wrap:anywhere;min-width:6rem}
+.words td{max-width:44rem}
+td.meaning{color:var(--soft);max-width:30rem}
+thead th,thead td{font-weight:600;border-bottom-width:2px;vertical-align:bottom}
 tbody th{font-weight:500}
 .bar{display:inline-block;height:.7em;background:var(--bar);border-radius:.15em;min-width:1px}
 td.barred{width:12rem;text-align:start}
@@ -55,10 +58,12 @@ figure svg{display:block;width:100%;height:auto}
 figcaption{font-size:.85rem;max-width:46rem}
 footer{margin-top:3rem;padding-bottom:2rem;font-size:.85rem}
 .bq-show{max-width:none}
+.bq-show p{max-width:56rem}
+.bq-show .bq-k:first-child{border:0;padding:0;margin:0}
 @media (max-width:30rem){main,header,nav,footer{padding-inline:.9rem}h1{font-size:1.4rem}
-th,td{padding:.25rem .4rem}}
+th,td{padding:.25rem .4rem}.barred{display:none}}
 @media print{:root{--back:#fff;--card:#f3f4f2;--ink:#000;--soft:#444;--line:#bbb;--link:#000;
---bar:#0072b2;color-scheme:light}nav{display:none}h2{break-after:avoid}
+--bar:#0072b2;--blue:#0072b2;color-scheme:light}nav{display:none}h2{break-after:avoid}
 figure,tr,.tiles,.bq-show p{break-inside:avoid}}
 """
 
@@ -73,7 +78,8 @@ def html(value: Any) -> str:
     >>> html("a < b"), html(Html("<b>a</b>"))
     ('a &lt; b', '<b>a</b>')
     """
-    return str(value) if isinstance(value, Html) else escaped(str(value), PROSE)
+    text = str(value)
+    return text if isinstance(value, Html) or not text else escaped(text, PROSE)
 
 
 def paragraph(*texts: Any, note: bool = False) -> Html:
@@ -86,7 +92,11 @@ def table(
     header: Sequence[Any], rows: Sequence[Sequence[Any]], caption: Any = "", words: bool = False
 ) -> Html:
     """A table whose first column names the rows; `words` sets all columns to the left."""
-    head = "".join(f'<th scope="col">{html(cell)}</th>' if cell else "<td></td>" for cell in header)
+    kinds = [_kind(cell) for cell in rows[0]] if rows else [""] * len(header)
+    head = "".join(
+        f'<th scope="col">{html(cell)}</th>' if cell else f"<td{kind}></td>"
+        for cell, kind in zip(header, kinds, strict=False)
+    )
     body = "".join(
         f'<tr><th scope="row">{html(row[0])}</th>' + "".join(map(_cell, row[1:])) + "</tr>"
         for row in rows
@@ -102,8 +112,18 @@ def table(
 
 
 def _cell(value: Any) -> str:
-    cls = ' class="barred"' if isinstance(value, Bar) else ""
-    return f"<td{cls}>{html(value)}</td>"
+    return f"<td{_kind(value)}>{html(value)}</td>"
+
+
+def _kind(value: Any) -> str:
+    """The class attribute of a cell, if it has one."""
+    if isinstance(value, Bar):
+        return ' class="barred"'
+    return ' class="meaning"' if isinstance(value, Meaning) else ""
+
+
+class Meaning(str):
+    """A cell that says in words what the others mean."""
 
 
 class Bar(Html):

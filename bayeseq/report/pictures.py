@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bayeseq.plots.style import BLUE
 from bayeseq.report.escaping import escaped
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _drawn(draw: Callable[[], Axes]) -> str:
 
 def _inline(text: str, name: str) -> tuple[str, float]:
     """The svg element for a page, and its width in pixels: no preamble, ids of its own, and black
-    lines in the page's ink. Text inside keeps its black: it stands on a light cell."""
+    and blue lines in the page's. Text inside keeps its black: it stands on a light cell."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
@@ -79,5 +80,5 @@ def _inline(text: str, name: str) -> tuple[str, float]:
         part if part.startswith("<text") else part.replace("#000000", "currentColor")
         for part in re.split(r"(<text[^>]*>)", rest)
     )
-    rest = rest.replace(_INK, "currentColor")
+    rest = rest.replace(_INK, "currentColor").replace(BLUE.lower(), "var(--blue)")
     return f"{head}>{rest.strip()}", float(found[1]) * _POINT

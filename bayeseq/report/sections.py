@@ -1,4 +1,4 @@
-"""The sections of a report about answers: scores, calibration, what review buys, sentences."""
+"""The sections of a report about all answers: scores, calibration, what review buys, mistakes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayeseq.diagnostics import RiskCoverage, confusion, confusion_confidence
+from bayeseq.diagnostics import (
+    ProbabilityScores,
+    ReviewBudget,
+    RiskCoverage,
+    confusion,
+    confusion_confidence,
+    entity_reliability,
+    review_budget,
+)
 from bayeseq.diagnostics.tables import percent as hundredths
 from bayeseq.plots import (
     plot_confidence_histogram,
@@ -17,21 +25,21 @@ from bayeseq.plots import (
     plot_reliability,
     plot_risk_coverage,
 )
-from bayeseq.report.contents import (
-    BUDGETS,
-    Contents,
-    expected_mistakes,
-    least_known,
-    least_sure,
-    most_mistakes,
-    surest_mistakes,
-)
+from bayeseq.report.contents import Contents
 from bayeseq.report.escaping import percent
-from bayeseq.report.markup import legend_html, sentences_html
-from bayeseq.report.page import Bar, Html, Section, heading, paragraph, pictures, table, tiles
+from bayeseq.report.page import (
+    Bar,
+    Html,
+    Meaning,
+    Section,
+    paragraph,
+    pictures,
+    table,
+    tiles,
+)
 from bayeseq.report.pictures import figure
-from bayeseq.report.tagging import tag_sentences
 
+BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 MOST_CONFUSIONS = 12
 MOST_LABELS = 40
 """Labels beyond which a confusion matrix is no picture any more."""
@@ -66,26 +74,27 @@ def scores(contents: Contents) -> Section | None:
     result = contents.evaluation
     if result is None:
         return None
-    rows = [
-        ("sentences", f"{result.sequences:,}"),
-        ("tokens scored", f"{result.tokens:,}"),
-        ("token error", f"{hundredths(result.token_error)}%"),
-        ("sentences without a mistake", f"{hundredths(result.sequence_accuracy)}%"),
+    rows: list[tuple[str, str, Meaning]] = [
+        ("sentences", f"{result.sequences:,}", Meaning("")),
+        ("tokens scored", f"{result.tokens:,}", Meaning("those with a true label")),
+        ("token error", f"{hundredths(result.token_error)}%", Meaning("the share labelled wrong")),
+        (
+            "sentence accuracy",
+            f"{hundredths(result.sequence_accuracy)}%",
+            Meaning("the share of sentences without a mistake"),
+        ),
     ]
     if result.probabilities is not None:
-        found = result.probabilities
-        rows += [
-            ("log loss, nats a token", f"{found.log_loss:.4f}"),
-            ("Brier score", f"{found.brier:.4f}"),
-            ("ECE", f"{hundredths(found.ece)}%"),
-            ("ECE from noise alone", f"{hundredths(found.ece_floor)}%"),
-        ]
-        if found.unknown:
-            rows.append(("tokens with a label unknown to the model", f"{found.unknown:,}"))
+        rows += _probability_rows(result.probabilities)
     if result.risk_coverage is not None:
+        curve = result.risk_coverage
         rows += [
-            ("AURC", f"{result.risk_coverage.aurc:.4f}"),
-            ("AURC of a perfect ranking", f"{result.risk_coverage.aurc_oracle:.4f}"),
+            (
+                "AURC",
+                f"{curve.aurc:.4f}",
+                Meaning("mean error as the least sure tokens are put aside; lower is better"),
+            ),
+            ("least AURC", f"{curve.aurc_oracle:.4f}", Meaning("that of a perfect ranking")),
         ]
     parts: list[str] = [table((), rows)]
     if result.probabilities is None:
@@ -108,8 +117,37 @@ def scores(contents: Contents) -> Section | None:
             "A bar is F1; marks are precision and recall.",
             lambda: plot_entity_f1(entities),
         )
-        parts.append(pictures(table(header, lines, caption), picture))
+        parts += [table(header, lines, caption), pictures(picture)]
     return Section("scores", "Scores", *parts)
+
+
+def _probability_rows(found: ProbabilityScores) -> list[tuple[str, str, Meaning]]:
+    rows = [
+        (
+            "log loss",
+            f"{found.log_loss:.4f}",
+            Meaning("nats a token: how much probability the true labels lack; lower is better"),
+        ),
+        (
+            "Brier score",
+            f"{found.brier:.4f}",
+            Meaning("squared error of the probabilities, from 0 to 2; lower is better"),
+        ),
+        (
+            "ECE",
+            f"{hundredths(found.ece)}%",
+            Meaning("how far confidence and accuracy are apart on average"),
+        ),
+        (
+            "ECE floor",
+            f"{hundredths(found.ece_floor)}%",
+            Meaning("the ECE of perfect probabilities on so many tokens, from noise alone"),
+        ),
+    ]
+    if found.unknown:
+        text = "tokens whose true label the model does not know: wrong, and not in the four above"
+        rows.append(("unknown labels", f"{found.unknown:,}", Meaning(text)))
+    return rows
 
 
 def calibration(contents: Contents) -> Section | None:
@@ -129,98 +167,123 @@ def calibration(contents: Contents) -> Section | None:
         f"(ECE). Perfect probabilities would show {hundredths(found.ece_floor)} on so many tokens, "
         f"by chance alone. {verdict}"
     )
-    return Section(
-        "calibration",
-        "Calibration",
-        paragraph(text),
-        pictures(
+    shown = [
+        figure(
+            "reliability",
+            f"Accuracy of tokens against confidence; ECE {hundredths(found.ece)}%",
+            "Of tokens that got a probability of 80%, are 80 in 100 right? The band is a "
+            f"{curve.level:.0%} bootstrap over sentences.",
+            lambda: plot_reliability(curve),
+        )
+    ]
+    if contents.entities is not None and any(contents.entities) and result.entities is not None:
+        whole = entity_reliability(contents.truth or [], contents.entities)
+        shown.append(
             figure(
-                "reliability",
-                f"Accuracy against confidence; ECE {hundredths(found.ece)}%",
-                "Of tokens that got a probability of 80%, are 80 in 100 right? The band is a "
-                f"{curve.level:.0%} bootstrap over sentences.",
-                lambda: plot_reliability(curve),
-            ),
-            figure(
-                "confidence",
-                "How many tokens have which confidence, right and wrong ones",
-                "Most tokens are easy: the left part is where mistakes are to be found.",
-                lambda: plot_confidence_histogram(curve),
-            ),
-        ),
+                "entity-reliability",
+                f"Accuracy of entities against confidence; ECE {hundredths(whole.ece)}%",
+                "The same for predicted entities and the probability of exactly these words with "
+                "exactly this type.",
+                lambda: plot_reliability(whole),
+            )
+        )
+    shown.append(
+        figure(
+            "confidence",
+            "How many tokens have which confidence, right and wrong ones",
+            "Most tokens are easy: the left part is where mistakes are to be found.",
+            lambda: plot_confidence_histogram(curve),
+        )
     )
+    return Section("calibration", "Calibration", paragraph(text), pictures(*shown))
 
 
 def review(contents: Contents) -> Section | None:
     """What is gained by checking the doubtful cases."""
-    result = contents.evaluation
-    if result is None or result.risk_coverage is None or contents.sentence_risk is None:
+    if contents.proba is None:
         return None
-    tokens, sentences = result.risk_coverage, contents.sentence_risk
-    if tokens.error == 0:
+    truth, result = contents.truth, contents.evaluation
+    budget = review_budget(
+        truth, contents.proba, contents.classes, budget=BUDGETS, y_pred=contents.labels
+    )
+    if budget.error == 0:
         return Section("review", "What review buys", paragraph("There is no mistake to find."))
     text = (
-        "Put aside the answers of which the model is least sure and let a person check them: the "
-        "mistakes among them are gone. The table says how many are found."
+        "Put aside the answers of which the model is least sure and let a person read them: the "
+        "mistakes among them are found. "
+    ) + (
+        "The table counts them."
+        if budget.labelled
+        else "There are no true labels, so the table has what the model's own probabilities let "
+        "one expect: a plan as good as these are calibrated."
     )
-    return Section(
-        "review",
-        "What review buys",
-        paragraph(text),
-        table(
-            (
-                "checked",
-                "confidence below",
-                "mistakes found",
-                "",
-                "token error left",
-                "wrong sentences found",
-                "",
-            ),
-            [
-                (
-                    f"{budget:.0%}",
-                    f"{hundredths(_threshold(tokens, budget))}%",
-                    percent(_caught(tokens, budget)),
-                    Bar(_caught(tokens, budget)),
-                    f"{hundredths(tokens.error * (1 - _caught(tokens, budget)))}%",
-                    percent(_caught(sentences, budget)),
-                    Bar(_caught(sentences, budget)),
-                )
-                for budget in BUDGETS
-            ],
-            "Single tokens checked, least sure first; in the last columns, whole sentences, by the "
-            "mean log probability of their labels",
+    parts: list[str] = [paragraph(text), _budget_table(budget)]
+    if truth is not None and result is not None and contents.sentence_risk is not None:
+        whole = review_budget(
+            truth,
+            contents.proba,
+            contents.classes,
+            budget=BUDGETS,
+            y_pred=contents.labels,
+            unit="sequence",
+        )
+        parts += [_budget_table(whole), _risk_pictures(result.risk_coverage, contents)]
+    return Section("review", "What review buys", *parts)
+
+
+def _budget_table(budget: ReviewBudget) -> Html:
+    what = "sentences" if budget.unit == "sequence" else "tokens"
+    expected = "" if budget.labelled else "expected "
+    wrong = "sentences with a mistake" if budget.unit == "sequence" else "mistakes"
+    banded = not np.isnan(budget.lower).all()
+    header = [
+        f"{what} read",
+        "those below",
+        f"{expected}{wrong} found",
+        "",
+        "",
+        "error of the rest",
+    ]
+    rows: list[list[object]] = []
+    for g, share in enumerate(budget.share):
+        below = budget.threshold[g]
+        if budget.unit == "sequence":
+            below = np.exp(below)  # the confidence of a sentence is a mean of logarithms
+        row: list[object] = [f"{share:.0%}", f"{hundredths(below)}%"]
+        row += [f"{budget.errors_found[g]:,.0f}", percent(float(budget.found_share[g]))]
+        row += [Bar(float(budget.found_share[g])), f"{hundredths(budget.error_left[g])}%"]
+        if banded:
+            row.append(f"{hundredths(budget.lower[g])} to {hundredths(budget.upper[g])}%")
+        rows.append(row)
+    by = (
+        "by the geometric mean of their labels' probabilities"
+        if budget.unit == "sequence"
+        else "by the probability of their label"
+    )
+    caption = f"{budget.total:,} {what}, least sure first, {by}"
+    return table([*header, f"{budget.level:.0%} band"] if banded else header, rows, caption)
+
+
+def _risk_pictures(tokens: RiskCoverage | None, contents: Contents) -> Html:
+    sentences = contents.sentence_risk
+    assert tokens is not None  # there are probabilities
+    assert sentences is not None
+    return pictures(
+        figure(
+            "risk",
+            f"Token error against the share of tokens kept; AURC {tokens.aurc:.4f}",
+            "From the right: as the least sure tokens are put aside, the error among the rest "
+            f"falls. AURC is the area under the line; {tokens.aurc_oracle:.4f} is the least "
+            f"possible, {tokens.error:.4f} that of a random order.",
+            lambda: plot_risk_coverage(tokens),
         ),
-        pictures(
-            figure(
-                "risk",
-                f"Token error against the share of tokens kept; AURC {tokens.aurc:.4f}",
-                "From the right: as the least sure tokens are put aside, the error among the rest "
-                f"falls. AURC is the area under the line; {tokens.aurc_oracle:.4f} is the least "
-                f"possible, {tokens.error:.4f} that of a random order.",
-                lambda: plot_risk_coverage(tokens),
-            ),
-            figure(
-                "sentence-risk",
-                f"Share of wrong sentences against the share kept; AURC {sentences.aurc:.4f}",
-                "The same for whole sentences: one is wrong when any of its labels is.",
-                lambda: plot_risk_coverage(sentences),
-            ),
+        figure(
+            "sentence-risk",
+            f"Share of wrong sentences against the share kept; AURC {sentences.aurc:.4f}",
+            "The same for whole sentences: one is wrong when any of its labels is.",
+            lambda: plot_risk_coverage(sentences),
         ),
     )
-
-
-def _caught(curve: RiskCoverage, budget: float) -> float:
-    """The share of all wrong cases that lie among the least sure ones."""
-    left = curve.at_coverage(1 - budget) * (1 - budget)
-    return 1 - left / curve.error if curve.error > 0 else 0.0
-
-
-def _threshold(curve: RiskCoverage, budget: float) -> float:
-    """The confidence below which cases are checked."""
-    place = int(np.searchsorted(curve.coverage, 1 - budget, side="left"))
-    return float(curve.threshold[min(place, len(curve.threshold) - 1)])
 
 
 def mistakes(contents: Contents) -> Section | None:
@@ -272,60 +335,13 @@ def mistakes(contents: Contents) -> Section | None:
                 figure(
                     "confusion-confidence",
                     "Mean confidence of the answers in each cell of the confusion matrix",
-                    "Dark cells outside of the frames are mistakes that the model would not warn "
+                    "Strong cells outside of the frames are mistakes that the model would not warn "
                     "of.",
                     lambda: plot_confusion_confidence(trust),
                 )
             )
         parts.append(pictures(*shown))
     return Section("mistakes", "Mistakes", *parts)
-
-
-def sentences(contents: Contents, most: int, level: float, random_state: int) -> Section | None:
-    """The sentences worth a look, with everything that the model says of them."""
-    chosen: list[tuple[str, str, list[int]]] = []
-    if contents.truth is not None and contents.proba is not None:
-        about = "The labels that are wrong although the model was sure of them."
-        chosen.append(("Surest mistakes", about, surest_mistakes(contents, most)))
-    if contents.truth is not None:
-        chosen.append(("Most mistakes", "", most_mistakes(contents, most)))
-    if contents.proba is not None:
-        about = (
-            "Where the model itself expects most wrong labels: the sum of 1 − confidence, over "
-            f"all sentences {sum(expected_mistakes(contents)):,.1f}."
-        )
-        chosen.append(("Least sure", about, least_sure(contents, most)))
-    if contents.uncertainty is not None:
-        total, epistemic = (float(x.sum()) for x in contents.uncertainty)
-        about = (
-            "Where draws from the posterior disagree most: labels of such sentences would teach "
-            f"the model most. Of all its uncertainty {percent(epistemic / total if total else 0)} "
-            "is epistemic."
-        )
-        chosen.append(("Least known", about, least_known(contents, most)))
-    chosen = [entry for entry in chosen if entry[2]]
-    if not chosen or most < 1:
-        return None
-    numbers = sorted({i for _, _, places in chosen for i in places})
-    tagged = tag_sentences(
-        contents.model,
-        [contents.words[i] for i in numbers],
-        [contents.X[i] for i in numbers],
-        None if contents.truth is None else [contents.truth[i] for i in numbers],
-        draws=contents.draws,
-        level=level,
-        random_state=random_state,
-    )
-    by_number = dict(zip(numbers, tagged, strict=True))
-    legend = f'<div class="bq-show">{legend_html(tagged)}</div>'
-    parts: list[str] = [paragraph("Numbers count sentences from 1.", note=True), legend]
-    for title, about, places in chosen:
-        parts.append(heading(title))
-        if about:
-            parts.append(paragraph(about))
-        names = [str(i + 1) for i in places]
-        parts.append(sentences_html([by_number[i] for i in places], names, key=False))
-    return Section("sentences", "Sentences", *parts)
 
 
 def labels(contents: Contents) -> Section:

@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
     interval: tuple[float, float] | None
     """Of the probability over draws from a posterior"""
     epistemic: float | None
-    """The share of its uncertainty that is epistemic; None without a posterior"""
+    """The share of its tokens' uncertainty that is epistemic; None without a posterior"""
     truth: tuple[str | None, ...]
     """The true labels of its tokens where any of them is wrong, otherwise ()"""
 
@@ -53,6 +53,7 @@ class TaggedSentence:
         entity_proba: the probability of each entity of `tags_to_entities(labels)`, in that order;
             None where nobody computed it, and tokens then stand for themselves.
         entity_draws: (S, entities) the same under draws from a posterior.
+        uncertainty: of the tokens of this one sentence; None takes it from `draws`.
         truth: the T true labels, None where one is missing; or None.
         level: the share of draws in credible intervals.
 
@@ -68,6 +69,7 @@ class TaggedSentence:
     draws: Any = None
     entity_proba: Any = None
     entity_draws: Any = None
+    uncertainty: Uncertainty | None = None
     truth: Sequence[str | None] | None = None
     level: float = 0.9
 
@@ -90,6 +92,8 @@ class TaggedSentence:
                 raise DataError(f"labels: {strange[0]!r} is not among the classes")
         for name, shape in (("draws", (T, C)), ("entity_draws", (len(self._entities),))):
             self._keep_draws(name, shape)
+        if self.uncertainty is not None and [len(x) for x in self.uncertainty.total] != [T]:
+            raise DataError(f"uncertainty: expected that of one sentence of {T} tokens")
         if self.entity_proba is not None:
             p = np.asarray(self.entity_proba, dtype=np.float64)
             if p.shape != (len(self._entities),) or not ((p >= 0) & (p <= 1)).all():
@@ -130,9 +134,11 @@ class TaggedSentence:
         return sorted({kind for kind in entity_types(labels) if kind is not None})
 
     @cached_property
-    def uncertainty(self) -> Uncertainty | None:
-        """Of each token, by kind; None without draws."""
-        return None if self.draws is None else uncertainty([self.draws])
+    def doubt(self) -> Uncertainty | None:
+        """The uncertainty of each token, by kind; None without a posterior."""
+        if self.uncertainty is not None or self.draws is None:
+            return self.uncertainty
+        return uncertainty([self.draws])
 
     @cached_property
     def confidence(self) -> Floats | None:
@@ -170,7 +176,7 @@ class TaggedSentence:
                     label,
                     probability,
                     self._interval(draws),
-                    self._epistemic(start, end) if draws is None else _share_of_event(draws),
+                    self._epistemic(start, end),
                     self._corrected(start, end),
                 )
             )
@@ -205,10 +211,10 @@ class TaggedSentence:
         return Stretch(t, t + 1, label, probability, self._interval(draws), epistemic, truth)
 
     def _epistemic(self, start: int, end: int) -> float | None:
-        if self.uncertainty is None:
+        if self.doubt is None:
             return None
-        total = float(self.uncertainty.total[0][start:end].sum())
-        return float(self.uncertainty.epistemic[0][start:end].sum()) / total if total > 0 else 0.0
+        total = float(self.doubt.total[0][start:end].sum())
+        return float(self.doubt.epistemic[0][start:end].sum()) / total if total > 0 else 0.0
 
     def _corrected(self, start: int, end: int) -> tuple[str | None, ...]:
         if self.truth is None or not any(self.wrong[start:end]):
@@ -220,8 +226,3 @@ class TaggedSentence:
             return None
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
         return float(low), float(high)
-
-
-def _share_of_event(draws: Floats) -> float:
-    """The epistemic share of the uncertainty of an event with these probabilities (S,)."""
-    return uncertainty([np.stack([draws, 1 - draws], -1)[:, None]]).epistemic_share

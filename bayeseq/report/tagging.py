@@ -11,6 +11,7 @@ from bayeseq.data.errors import DataError
 from bayeseq.data.schemes import tags_to_entities
 from bayeseq.data.spelling import word_features
 from bayeseq.data.template import Template
+from bayeseq.diagnostics.uncertainty import Uncertainty
 from bayeseq.labelers.base import SequenceLabeler
 from bayeseq.labelers.chain import ChainLabeler
 from bayeseq.labelers.gpsl import GPSL
@@ -66,8 +67,8 @@ def tag_sentences(
             raise DataError(f"sentence {i} has {len(sentence)} words, but X has {len(row)} tokens")
         if y is not None and len(y[i]) != len(row):
             raise DataError(f"sentence {i} has {len(sentence)} words, but y has {len(y[i])} labels")
-    drawn = posterior_draws(model, X, draws, random_state)
-    entities = _entity_answers(model, X, labels, draws, random_state)
+    drawn = _token_answers(model, X, draws, random_state)
+    entities = entity_answers(model, X, labels, draws, random_state)
     classes = tuple(map(str, model.classes_))
     return [
         TaggedSentence(
@@ -75,7 +76,8 @@ def tag_sentences(
             labels=tuple(labels[i]),
             classes=classes,
             proba=None if proba is None else proba[i],
-            draws=None if drawn is None else drawn[i],
+            draws=None if drawn is None else drawn.proba[i],
+            uncertainty=None if drawn is None else _only(drawn.uncertainty, i),
             entity_proba=None if entities.proba is None else entities.proba[i],
             entity_draws=None if entities.draws is None else entities.draws[i],
             truth=None if y is None else tuple(y[i]),
@@ -126,47 +128,62 @@ def affordable_draws(model: Any, draws: int) -> int:
     return max(2, min(draws, kept, WEIGHTS_AT_ONCE // max(1, posterior.mean.numel())))
 
 
-def posterior_draws(
-    model: Any, X: Sequence[Any], draws: int, random_state: int
-) -> list[np.ndarray] | None:
-    """(S, T, C) label probabilities of each sentence; None where there is no posterior."""
+class _Drawn(NamedTuple):
+    """What draws from the posterior say of each sentence."""
+
+    proba: list[np.ndarray]
+    """(S, T, C)"""
+    uncertainty: Uncertainty
+
+
+def _token_answers(
+    model: SequenceLabeler, X: Sequence[Any], draws: int, random_state: int
+) -> _Drawn | None:
+    """None where there is no posterior."""
     if draws < 1 or not has_posterior(model):
         return None
-    found: list[np.ndarray] = model.posterior_predict(
-        X, affordable_draws(model, draws), random_state=random_state
+    drawn: Any = model
+    n = affordable_draws(model, draws)
+    return _Drawn(
+        drawn.posterior_predict(X, n, random_state=random_state),
+        drawn.predict_uncertainty(X, n, random_state=random_state),
     )
-    return found
 
 
-class _Entities(NamedTuple):
+class EntityAnswers(NamedTuple):
     """Of the predicted entities of each sentence, their probabilities, and these under draws."""
 
     proba: list[np.ndarray] | None
     draws: list[np.ndarray] | None
 
 
-def _entity_answers(
+def entity_answers(
     model: SequenceLabeler,
     X: Sequence[Any],
     labels: list[list[str]],
     draws: int,
     random_state: int,
-) -> _Entities:
+) -> EntityAnswers:
     """What the model says of whole entities; None where it cannot."""
     if not isinstance(model, ChainLabeler) or not model.has_probabilities:
-        return _Entities(None, None)
+        return EntityAnswers(None, None)
     if not TaggedSentence((), (), tuple(map(str, model.classes_))).has_entities:
-        return _Entities(None, None)
+        return EntityAnswers(None, None)
     if isinstance(model, GPSL):
         far = max(map(abs, model.dependencies), default=0)
         if far > 1 or model.prediction != "chain":
-            return _Entities(None, None)  # the probabilities are not those of a chain
+            return EntityAnswers(None, None)  # the probabilities are not those of a chain
     entities = [tags_to_entities(row) for row in labels]
     proba = model.entity_proba(X, entities)
     if draws < 1 or not has_posterior(model):
-        return _Entities(proba, None)
+        return EntityAnswers(proba, None)
     n = affordable_draws(model, draws)
-    return _Entities(proba, model.entity_draws(X, entities, n, random_state=random_state))
+    return EntityAnswers(proba, model.entity_draws(X, entities, n, random_state=random_state))
+
+
+def _only(found: Uncertainty, i: int) -> Uncertainty:
+    """That of one sentence."""
+    return Uncertainty([found.total[i]], [found.aleatoric[i]], [found.epistemic[i]])
 
 
 def _check_count(name: str, found: int, wanted: int) -> None:

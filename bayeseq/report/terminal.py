@@ -61,7 +61,7 @@ def _key(sentences: Sequence[TaggedSentence]) -> str:
         ]
     else:
         key = ["word/label:probability"]
-    if any(sentence.draws is not None for sentence in sentences):
+    if any(sentence.doubt is not None for sentence in sentences):
         key.append("epistemic: the share of the doubt that more training labels would lower")
     if any(any(sentence.wrong) for sentence in sentences):
         key.append("≠: the true labels, where another was given")

@@ -8,7 +8,7 @@ from typing import Any
 
 from bayeseq.data.columns import replacing
 from bayeseq.labelers.base import SequenceLabeler
-from bayeseq.report import learned, sections
+from bayeseq.report import examples, learned, sections
 from bayeseq.report.contents import gather
 from bayeseq.report.page import page, paragraph
 from bayeseq.report.tagging import DRAWS
@@ -98,7 +98,7 @@ def report_html(
         sections.calibration(contents),
         sections.review(contents),
         sections.mistakes(contents),
-        sections.sentences(contents, sentences, level, random_state),
+        examples.sentences(contents, sentences, level, random_state),
         learned.posterior(contents, level, random_state),
         learned.fitting(contents),
     ]
