@@ -60,7 +60,7 @@ def write(figure: Figure, path: Path) -> None:
     with io.BytesIO() as raw:
         figure.savefig(raw, dpi=DPI)
         with Image.open(raw) as image:
-            few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+            few = image.convert("RGB").quantize(256, kmeans=5, dither=Image.Dither.NONE)
             few.save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

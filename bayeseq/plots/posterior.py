@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bayeseq.diagnostics.posterior import TransitionPosterior, WeightPosterior
 from bayeseq.plots.style import (
@@ -43,8 +44,8 @@ def plot_transitions(record: TransitionPosterior, ax: "Axes | None" = None) -> "
     most = float(np.abs(record.mean).max()) or 1.0
     image = ax.imshow(record.mean, cmap=SIGNED, vmin=-most, vmax=most)
     ax.figure.colorbar(image, ax=ax, label="mean weight", shrink=0.8)
-    for row, column in np.argwhere(record.undecided):
-        _hatch(ax, row, column)
+    if record.undecided.any():
+        _hatch(ax, record.undecided)
     if len(labels) <= MOST_CELLS_WITH_TEXT:
         for row, column in np.ndindex(record.mean.shape):
             mean, sd = record.mean[row, column], record.sd[row, column]
@@ -135,9 +136,13 @@ def _draw_weight(
     return dot
 
 
-def _hatch(ax: "Axes", row: int, column: int) -> None:
-    from matplotlib.patches import Rectangle
+def _hatch(ax: "Axes", cells: npt.NDArray[np.bool_]) -> None:
+    """Hatch the true cells of a matrix (C, C), all in one path: a patch for each is slow."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
-    corner = (column - 0.5, row - 0.5)
+    square = np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5]])
+    places = np.argwhere(cells)[:, ::-1]  # x is the column
+    squares = [Path(square + place, closed=True) for place in places]
     looks: dict[str, Any] = {"fill": False, "hatch": "///", "edgecolor": "#C8C8C8", "linewidth": 0}
-    ax.add_patch(Rectangle(corner, 1, 1, **looks))
+    ax.add_patch(PathPatch(Path.make_compound_path(*squares), **looks))
