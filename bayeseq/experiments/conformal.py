@@ -118,9 +118,10 @@ def _fit_and_divide(work: _Work) -> dict[str, Any]:
 
 
 def _summed(divisions: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """The coverage of each division, and the means of the rest."""
+    """The coverage of each division (None where it was not reached), and the means of the rest."""
     means = {key: float(np.mean([d[key] for d in divisions])) for key in divisions[0]}
-    return {**means, "coverage": [round(d["coverage"], 5) for d in divisions]}
+    each = [d["coverage"] for d in divisions]
+    return {**means, "coverage": [None if np.isnan(c) else round(c, 5) for c in each]}
 
 
 def held_out(model: Any, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> Held:
@@ -202,7 +203,7 @@ def _cells(records: Sequence[dict[str, Any]], guarantee: str) -> list[str]:
     found = [record[guarantee] for record in records]
     n = int(min(part.get("calibrate", records[0]["calibrate"]) for part in found))
     each = [part["coverage"] for part in found]
-    if np.isnan(np.concatenate(each)).any():
+    if any(None in row for row in each):
         return [str(n), "not reached", "-", "-"]
     coverage, lower, upper = band_of_mean(each, n, 1 if guarantee == "sentence" else 2)
     inside = "yes" if lower <= coverage <= upper else "NO"

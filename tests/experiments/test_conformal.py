@@ -47,5 +47,7 @@ def test_the_tables_say_what_was_not_reached():
     record = {"calibrate": 30, "judge": 20, "token": part, "sentence": part}
     assert conformal._cells([record], "token")[3] == "yes"
     assert len(conformal._cells([record], "sentence")) == 9
-    record["entity"] = {"coverage": [np.nan, 0.9], "calibrate": 30}
+    summed = conformal._summed([{"coverage": np.nan, "calibrate": 30}] * 2)
+    assert summed == {"coverage": [None, None], "calibrate": 30}
+    record["entity"] = {"coverage": [None, 0.9], "calibrate": 30}
     assert conformal._cells([record], "entity")[1] == "not reached"
