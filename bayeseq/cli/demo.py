@@ -18,6 +18,7 @@ from bayeseq.diagnostics.reliability import ReliabilityCurve
 from bayeseq.labelers import ChainLabeler
 from bayeseq.labelers.gpsl import GPSL
 from bayeseq.plots import plot_reliability, plot_risk_coverage
+from bayeseq.report import write_report
 
 N_EXAMPLES = 3
 BINS = 10  # the test part is small
@@ -43,7 +44,7 @@ words are a name of exactly this type. The least sure are where to look first:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, compare, show examples, draw."""
+    """Train, compare, show examples, draw, write a page."""
     dataset = load_dataset("newswire")
     X = {part: list(map(word_features, corpus.tokens)) for part, corpus in dataset.parts.items()}
     *tuned, learned = _models()
@@ -84,6 +85,19 @@ def run(args: argparse.Namespace) -> int:
     print("\nPictures, of all models together:")
     for path in _draw(evaluations, Path(args.output)):
         print(f"  {path}")
+
+    page = Path(args.output) / "report.html"
+    write_report(
+        page,
+        learned,
+        dataset["test"].tokens,
+        X["test"],
+        dataset.labels("test"),
+        title=f"{type(learned).__name__} on the newswire corpus",
+        data="invented news",
+        quiet=args.quiet,
+    )
+    print(f"\nA page about the {type(learned).__name__}, to open in a browser:\n  {page}")
     return 0
 
 

@@ -810,6 +810,10 @@ def test_demo(run: Run, tmp_path: Path) -> None:
     for name in ("reliability.png", "risk-coverage.png"):
         assert (folder / name).read_bytes().startswith(PNG)
         assert str(folder / name) in out
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<h1>GPSL on the newswire corpus</h1>" in page
+    assert 'id="posterior"' in page
+    assert str(folder / "report.html") in out
 
 
 def test_version_in_a_process_of_its_own() -> None:
