@@ -19,6 +19,8 @@ from bayeseq.data.errors import DataError
 from bayeseq.data.features import FeatureSpace
 from bayeseq.data.labels import Labels, LabelSpace, check_lengths, label_members
 from bayeseq.data.structures import edges_of
+from bayeseq.diagnostics.uncertainty import Uncertainty
+from bayeseq.labelers.guards import NoPosteriorError
 from bayeseq.labelers.persistence import SavedModel, params_from_json, params_to_json, write_model
 
 
@@ -210,6 +212,28 @@ class SequenceLabeler(BaseEstimator, ABC):
             [dict(zip(names, row, strict=True)) for row in proba.tolist()]
             for proba in self.predict_proba(X, given)
         ]
+
+    def predict_uncertainty(
+        self,
+        X: Iterable[Any],
+        draws: int | None = None,
+        given: Labels | None = None,
+        random_state: int | np.random.Generator | None = None,
+        unseen: bool = True,
+    ) -> Uncertainty:
+        """How unsure each token's label is, and of what kind, from draws of a posterior; a labeler
+        without one raises `NoPosteriorError`."""
+        self._require_posterior()
+        raise NotImplementedError
+
+    def _require_posterior(self) -> None:
+        """Refuse where there is no posterior over weights; a subclass that has one passes."""
+        instead = "; predict_proba has the whole of it" if self.has_probabilities else ""
+        raise NoPosteriorError(
+            f"{type(self).__name__} has no posterior over its weights, so it cannot tell what it "
+            "does not know from what is ambiguous; use GPSL, GPSC(inference='vg') or GPStruct"
+            f"{instead}"
+        )
 
     def predict_single(self, x: Any) -> list[str]:
         """The labels of one sequence."""

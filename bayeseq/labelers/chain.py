@@ -28,7 +28,7 @@ from bayeseq.data.schemes import Entity, scheme_constraints, tags_to_entities
 from bayeseq.diagnostics.uncertainty import Uncertainty
 from bayeseq.labelers.base import SequenceLabeler, TrainingData
 from bayeseq.labelers.entities import EntityQuestion
-from bayeseq.labelers.guards import NoPosteriorError, check_choice, numbered, require_positive
+from bayeseq.labelers.guards import check_choice, numbered, require_positive
 from bayeseq.labelers.mixture import log_mean, mean_chain, mean_of, mixture_entropy, sampled
 from bayeseq.labelers.uncertain import (
     Draws,
@@ -330,15 +330,6 @@ class ChainLabeler(SequenceLabeler):
     @property
     def _default_draws(self) -> int:
         return 100
-
-    def _require_posterior(self) -> None:
-        """Refuse where there is only a point."""
-        kind = type(self).__name__
-        instead = "; predict_entropy gives the whole of it" if self.has_probabilities else ""
-        raise NoPosteriorError(
-            f"{kind} has one set of weights and no posterior, so it cannot tell what it does not "
-            f"know from what is ambiguous; use GPSL, GPSC(inference='vg') or GPStruct{instead}"
-        )
 
     def _drawn_weights(self, draws: int, seed: int) -> Tensor:
         """(S, …) draws of the weights."""

@@ -137,6 +137,17 @@ def test_where_the_best_labelling_and_the_marginals_differ():
     assert "<two>" not in html
 
 
+def test_labellings_of_a_mixture_have_its_probabilities():
+    model = GPSC(draws=8, calibrate=False, progress=False).fit(X, Y)
+    for x in NEW:
+        found = explain_confidence(model, x, n=4)
+        expected = np.exp(
+            model.log_likelihood([x] * len(found.best), [best.labels for best in found.best])
+        )
+        np.testing.assert_allclose([best.probability for best in found.best], expected, atol=1e-9)
+        np.testing.assert_allclose(found.proba, model.predict_proba([x])[0], atol=0)
+
+
 def test_a_kernel_has_no_features_to_name(sure):
     found = explain_confidence(sure["GPSC kernel"], NEW[0])
     assert found.disputes

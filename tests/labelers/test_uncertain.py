@@ -380,9 +380,9 @@ def test_mean_of_draws_is_what_an_average_predicts(bayesian):
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (CRF(progress=False), "CRF has one set of weights.*GPSL.*predict_entropy"),
-        (HMM(), "HMM has one set of weights"),
-        (HMPerceptron(progress=False), "HMPerceptron has one set of weights and no posterior"),
+        (CRF(progress=False), "CRF has no posterior over its weights.*GPSL.*predict_proba"),
+        (HMM(), "HMM has no posterior"),
+        (HMPerceptron(progress=False), "HMPerceptron has no posterior.*or GPStruct$"),
         (GPSC(inference="map", progress=False), "inference='map' has one set of weights"),
     ],
 )
@@ -397,6 +397,12 @@ def test_labelers_without_a_posterior_refuse(model, why):
     ):
         with pytest.raises(NoPosteriorError, match=why):
             ask()
+
+
+@pytest.mark.parametrize("name", ["Calibrated", "MarginalizedPerceptron", "Reranker"])
+def test_labelers_of_any_other_kind_refuse_too(name):
+    with pytest.raises(NoPosteriorError, match=f"{name} has no posterior"):
+        make(name).fit(X_SMALL, Y_SMALL).predict_uncertainty(NEW)
 
 
 def test_dependencies_two_labels_away_have_tokens_and_no_sentences():
