@@ -10,6 +10,7 @@ from bayeseq.analysis.explain import explain_confidence
 from bayeseq.analysis.label_errors import label_errors, out_of_fold_proba
 from bayeseq.analysis.loo import loo
 from bayeseq.analysis.sbc import sbc
+from bayeseq.analysis.suggest import Suggestion, Suggestions, suggest
 from bayeseq.baselines import (
     CRF,
     HMM,
@@ -166,6 +167,8 @@ __all__ = [
     "SequenceLabeler",
     "SparseGPSC",
     "StructuredSVM",
+    "Suggestion",
+    "Suggestions",
     "SupportSequence",
     "TaggedSentence",
     "Template",
@@ -210,6 +213,7 @@ __all__ = [
     "sbc",
     "sentence_posterior",
     "show",
+    "suggest",
     "tag_sentences",
     "tags_to_entities",
     "transition_posterior",

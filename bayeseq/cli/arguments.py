@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from bayeseq import LABELERS, __version__
+from bayeseq.cli import suggesting
 
 _ABOUT = """\
 Label sequences, and know how far to trust each answer.
@@ -122,8 +123,9 @@ example:
 _DEMO = """\
 Train four models on the corpus that comes with the package, and compare them on its test part.
 
-Prints a table and a few sentences with the probability of each name found, and draws how far the
-probabilities can be trusted. Takes less than a minute and needs no network.
+Prints a table and a few sentences with the probability of each name found, draws how far the
+probabilities can be trusted, and writes a page about one of the models, report.html, to open in a
+browser. Takes less than a minute and needs no network.
 """
 _DEMO_EXAMPLES = """\
 example:
@@ -142,7 +144,10 @@ Run a published experiment again, beside python-crfsuite with its penalty cross-
   hmsvm-ner, hmsvm-pos      margins on Spanish names and on parts of speech
   margins-table1            margins on the four tasks of gpsl-table1
   mlp-ner, mlp-trees        marginalized kernels on Spanish names and on dependency trees
+  active-learning           what choosing the sentences or tokens to annotate saves: noun phrases
+  active-learning-ner       the same on Spanish names
   conformal                 coverage and size of conformal label sets on all datasets
+  uncertainty               what models do not know, on text like that of training and on other text
 
 Prints tables and writes them, with all records, into a folder.
 """
@@ -172,6 +177,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(verbs)
     _add_compare(verbs)
     _add_report(verbs)
+    _add_suggest(verbs)
     _add_datasets(verbs)
     _add_demo(verbs)
     _add_reproduce(verbs)
@@ -327,6 +333,13 @@ def _add_report(verbs: Any) -> None:
     _add_quiet(parser)
 
 
+def _add_suggest(verbs: Any) -> None:
+    parser = _verb(verbs, "suggest", suggesting.ABOUT, suggesting.EXAMPLES)
+    suggesting.add_options(parser, _positive)
+    _add_encoding(parser)
+    _add_quiet(parser)
+
+
 def _add_datasets(verbs: Any) -> None:
     parser = _verb(verbs, "datasets", _DATASETS, _DATASETS_EXAMPLES)
     parser.add_argument(
@@ -341,7 +354,7 @@ def _add_demo(verbs: Any) -> None:
         "--output",
         metavar="DIR",
         default="bayeseq-demo",
-        help="folder for the pictures (default: bayeseq-demo)",
+        help="folder for the pictures and the page (default: bayeseq-demo)",
     )
     _add_quiet(parser)
 

@@ -28,6 +28,7 @@ from bayeseq.diagnostics.conformal import (
 )
 from bayeseq.diagnostics.evaluation import Evaluation, comparison_table, evaluate
 from bayeseq.diagnostics.label_errors import LabelErrors, find_label_errors
+from bayeseq.diagnostics.learning import LearningCurve, learning_curve
 from bayeseq.diagnostics.posterior import (
     SentencePosterior,
     TransitionPosterior,
@@ -71,6 +72,7 @@ __all__ = [
     "EntityScores",
     "Evaluation",
     "LabelErrors",
+    "LearningCurve",
     "Predictions",
     "PredictiveCheck",
     "ProbabilityScores",
@@ -100,6 +102,7 @@ __all__ = [
     "evaluate",
     "find_label_errors",
     "label_statistics",
+    "learning_curve",
     "log_loss",
     "probability_scores",
     "rank_check",

@@ -8,6 +8,7 @@ from bayeseq.plots.calibration import (
 )
 from bayeseq.plots.checks import plot_predictive_check, plot_sbc_ecdf, plot_sbc_ranks
 from bayeseq.plots.conformal import plot_coverage
+from bayeseq.plots.learning import plot_learning_curves
 from bayeseq.plots.missing import plot_missing_labels
 from bayeseq.plots.posterior import plot_transitions, plot_weights
 from bayeseq.plots.review import plot_review_budget
@@ -21,6 +22,7 @@ __all__ = [
     "plot_confusion_confidence",
     "plot_coverage",
     "plot_entity_f1",
+    "plot_learning_curves",
     "plot_missing_labels",
     "plot_predictive_check",
     "plot_reliability",
