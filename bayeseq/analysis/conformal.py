@@ -149,11 +149,13 @@ class EntityCoverage:
 class ConformalEntities:
     """Candidate entities of a fitted chain labeler, so many that few true ones are missed.
 
-    Candidates are all entities of the `nbest` most probable labellings; each has the probability of
-    exactly its boundaries and type, and those from a threshold on are given. They may overlap: they
-    are what a person should look at. What is promised is recall among sentences that have an
-    entity, for sentences exchangeable with the calibration ones, on average. A true entity that is
-    in none of the labellings counts as missed; where these alone are too many, `calibrate` says so.
+    Candidates are all entities of the predicted labels and of `draws` labellings drawn from the
+    model; each has the probability of exactly its boundaries and type, and those from a threshold
+    on are given. They may overlap: they are what a person should look at. What is promised is
+    recall among sentences that have an entity, for sentences exchangeable with the calibration
+    ones, on average. A true entity that is in none of the labellings counts as missed; where these
+    alone are too many, `calibrate` says so. (The best labellings would do less well: in a long
+    sentence they differ in few places.)
 
     Parameters
     ----------
@@ -161,7 +163,9 @@ class ConformalEntities:
     alpha : the share of misses allowed.
     guarantee : "entity", of the entities of a new sentence that has any, an expected share of at
         most `alpha` is missed; "sentence", with probability at least 1 - `alpha` none is.
-    nbest : how many labellings the candidates come from.
+    draws : how many labellings are drawn; an entity of probability p is then a candidate with
+        probability 1 - (1 - p)^draws at least.
+    random_state : seed of the draws.
 
     After `calibrate`, `threshold_` is the least probability of a candidate that is given.
 
@@ -184,15 +188,21 @@ class ConformalEntities:
         labeler: ChainLabeler,
         alpha: float = 0.1,
         guarantee: EntityGuarantee = "entity",
-        nbest: int = 20,
+        draws: int = 200,
+        random_state: int = 0,
     ) -> None:
         self.labeler = labeler
         self.alpha = alpha
         self.guarantee: EntityGuarantee = guarantee
-        self.nbest = nbest
+        self.draws = draws
+        self.random_state = random_state
 
     def candidates(self, X: Iterable[Any]) -> list[list[ScoredEntity]]:
-        """All entities of the `nbest` labellings with their probabilities, most probable first."""
+        """All candidates of each sentence, most probable first."""
+        return self._candidates(X, 1)
+
+    def _candidates(self, X: Iterable[Any], stream: int) -> list[list[ScoredEntity]]:
+        """The same; draws of another stream are other ones."""
         _require_probabilities(self.labeler)
         if not isinstance(self.labeler, ChainLabeler):
             raise ValueError(
@@ -200,9 +210,11 @@ class ConformalEntities:
                 "with entity_proba, such as CRF, GPSC or GPSL"
             )
         X = list(X)
+        random = np.random.default_rng([self.random_state, stream])
+        drawn = self.labeler.sample_labels(X, self.draws, random_state=random)
         spans = [
-            sorted({entity for best in row for entity in tags_to_entities(best.labels)})
-            for row in self.labeler.predict_nbest(X, self.nbest)
+            sorted({entity for tags in (best, *row) for entity in tags_to_entities(tags)})
+            for best, row in zip(self.labeler.predict(X), drawn, strict=True)
         ]
         proba = self.labeler.entity_proba(X, spans)
         return [
@@ -217,7 +229,7 @@ class ConformalEntities:
         """Choose the threshold on sentences that the labeler was not trained on."""
         if self.guarantee not in get_args(EntityGuarantee):
             raise ValueError(f'guarantee must be "entity" or "sentence", not {self.guarantee!r}')
-        truth, found = _true_entities(y), self.candidates(X)
+        truth, found = _true_entities(y), self._candidates(X, 0)
         _check_as_many(found, truth)
         scores = [
             [-p for p in _proba_of(entities, row)]

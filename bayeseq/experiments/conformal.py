@@ -73,7 +73,7 @@ def coverage(
         for guarantee, what in (
             ("token", "of the tokens of a sentence"),
             ("sentence", "of sentences, all tokens covered"),
-            ("entity", "of the entities of a sentence that has any, among 50-best candidates"),
+            ("entity", "of the entities of a sentence that has any"),
         )
     ]
     return Report("conformal", command, tables, records)
@@ -142,7 +142,7 @@ def held_out(model: Any, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> Held:
 
 def _entity_scores(model: Any, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> list[np.ndarray]:
     whole = [i for i, labels in enumerate(y) if None not in labels]
-    found = ConformalEntities(model, nbest=50).candidates([X[i] for i in whole])
+    found = ConformalEntities(model).candidates([X[i] for i in whole])
     scores = []
     for i, row in zip(whole, found, strict=True):
         proba = {entity[:3]: entity.score for entity in row}

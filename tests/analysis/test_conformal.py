@@ -52,13 +52,14 @@ def test_whole_sentences_and_aps(news):
     assert found.guarantee == "sentence"
 
 
-def test_candidates_hold_the_entities_of_the_best_labellings(news):
+def test_candidates_hold_the_entities_of_the_drawn_labellings(news):
     crf, X, _ = news
-    found = ConformalEntities(crf, nbest=3).candidates(X[:20])
-    for x, row in zip(X, found, strict=False):
-        best = [tags_to_entities(r.labels) for r in crf.predict_nbest([x], 3)[0]]
-        spans = {entity for entities in best for entity in entities}
-        assert {entity[:3] for entity in row} == {tuple(entity) for entity in spans}
+    found = ConformalEntities(crf, draws=5, random_state=3).candidates(X[:20])
+    drawn = crf.sample_labels(X[:20], 5, random_state=np.random.default_rng([3, 1]))
+    for x, labellings, row in zip(X, drawn, found, strict=False):
+        tags = [crf.predict([x])[0], *labellings]
+        spans = {tuple(entity) for labels in tags for entity in tags_to_entities(labels)}
+        assert {entity[:3] for entity in row} == spans
         expected = crf.entity_proba([x], [[e[:3] for e in row]])[0]
         np.testing.assert_allclose([e.score for e in row], expected)
         assert [e.score for e in row] == sorted((e.score for e in row), reverse=True)
@@ -68,7 +69,7 @@ def test_candidates_hold_the_entities_of_the_best_labellings(news):
 def test_entities_are_missed_as_seldom_as_promised(news, guarantee):
     """Over random divisions of the same sentences, whose candidates are found once."""
     crf, X, y = news
-    found = ConformalEntities(crf, nbest=30).candidates(X)
+    found = ConformalEntities(crf).candidates(X)
     proba = [{e[:3]: e.score for e in row} for row in found]
     scores = [
         np.array([-p.get(tuple(e), -np.inf) for e in tags_to_entities(labels)])
@@ -76,7 +77,7 @@ def test_entities_are_missed_as_seldom_as_promised(news, guarantee):
     ]
     scores = [row for row in scores if len(row)]
     rng, covered = np.random.default_rng(0), []
-    alpha, unit = (0.15, "token") if guarantee == "entity" else (0.3, "sentence")
+    alpha, unit = (0.1, "token") if guarantee == "entity" else (0.3, "sentence")
     for _ in range(200):
         order = rng.permutation(len(scores))
         threshold = conformal_threshold([scores[i] for i in order[:200]], alpha, unit)
@@ -107,7 +108,7 @@ def test_what_cannot_be_promised_is_refused(news):
     with pytest.raises(DataError, match="needs at least 99 calibration sentences"):
         Conformal(crf, alpha=0.01).calibrate(X[:50], y[:50])
     with pytest.raises(DataError, match="take more candidates"):
-        ConformalEntities(crf, alpha=0.02, nbest=1).calibrate(X, y)
+        ConformalEntities(crf, alpha=0.02, draws=1).calibrate(X, y)
     with pytest.raises(ValueError, match="calibrate"):
         Conformal(crf).predict_sets(X[:1])
     with pytest.raises(ValueError, match="calibrate"):
