@@ -97,8 +97,7 @@ def _variances(hyperparameters: Mapping[str, Any]) -> Html | None:
     return table(
         ("group of weights", "prior variance", ""),
         [(name, f"{v:.3g}", Bar(math.sqrt(v) / top)) for name, v in rows[:MOST_GROUPS]],
-        "How far each group of weights may go from 0, as learned; the bar is the standard "
-        f"deviation{left}",
+        f"How far each group of weights may go from 0; the bar is the standard deviation{left}",
     )
 
 

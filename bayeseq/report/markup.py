@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from bayeseq.plots.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from bayeseq.report.escaping import escaped, is_right_to_left, isolated, percent, tooltip
-from bayeseq.report.sentence import Guess, Stretch, TaggedSentence
+from bayeseq.report.sentence import Guess, Stretch, TaggedSentence, runs
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 BORDERS = ("solid", "dashed", "dotted", "double")
 """Kinds of the same colour differ in these."""
 
+LONG_LABEL = 24
 STYLE = """\
 .bq-show{font:1rem/2.1 system-ui,sans-serif;max-width:60rem;overflow-wrap:anywhere}
 .bq-show p{margin:.5em 0}
@@ -27,6 +28,7 @@ margin:.12em .05em;max-width:100%;vertical-align:top}
 .bq-show .bq-x{text-decoration:underline wavy #d0342c;text-decoration-thickness:.1em;
 text-underline-offset:.2em}
 .bq-show .bq-c{font-style:italic}
+.bq-show .bq-j{white-space:nowrap}
 .bq-show .bq-k{font-size:.8rem;line-height:1.9;margin-top:.9em;padding:.6em 0 0;
 border-top:1px solid rgba(128,128,128,.4)}
 .bq-show .bq-k div{margin:.15em 0}
@@ -45,7 +47,10 @@ def sentences_html(
     for i, sentence in enumerate(sentences):
         direction = "rtl" if is_right_to_left(sentence.words) else "ltr"
         name = f'<span class="bq-n">{isolated(names[i])}</span>' if names else ""
-        parts = [_stretch(sentence, stretch, kinds) for stretch in sentence.stretches]
+        parts = [
+            _stretch(sentence, stretch, _correction(truth), kinds)
+            for stretch, truth in zip(sentence.stretches, sentence.corrections, strict=True)
+        ]
         body = " ".join(parts) or '<span class="bq-n">(no token)</span>'
         lines.append(f'<p dir="{direction}">{name}{body}</p>')
     if key and sentences:
@@ -111,9 +116,8 @@ def _meaning(sentences: Sequence[TaggedSentence]) -> str:
     return f"{what}. Grey words stand outside, and the greyer, the less surely."
 
 
-def _stretch(sentence: TaggedSentence, stretch: Stretch, kinds: list[str]) -> str:
+def _stretch(sentence: TaggedSentence, stretch: Stretch, correction: str, kinds: list[str]) -> str:
     words = " ".join(_word(sentence, stretch, t, kinds) for t in range(stretch.start, stretch.end))
-    correction = _correction(stretch)
     if stretch.label is None:
         return words + correction
     shade = stretch.probability
@@ -143,11 +147,18 @@ def _word(sentence: TaggedSentence, stretch: Stretch, t: int, kinds: list[str]) 
     return f"<span{names}{style}{about}>{isolated(sentence.words[t])}</span>"
 
 
-def _correction(stretch: Stretch) -> str:
-    if not stretch.truth:
+def _correction(truth: tuple[str | None, ...]) -> str:
+    """The true labels, after their sign; "" where there are none to tell."""
+    if not truth:
         return ""
-    true = " ".join("?" if label is None else _kind(label) for label in stretch.truth)
+    true = " ".join(_unbroken(*run) for run in runs(truth))
     return f'<span class="bq-l bq-c" dir="ltr">≠ {true}</span>'
+
+
+def _unbroken(label: str, times: int) -> str:
+    """A label that does not end a line at its hyphen, unless it is long."""
+    cls = "bq-j" if len(label) <= LONG_LABEL else "bq-i"
+    return f'<span class="{cls}">{isolated(label)}{f" ×{times}" if times > 1 else ""}</span>'
 
 
 def _kind(kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,6 +184,22 @@ class TaggedSentence:
         last = found[-1].end if found else 0
         return found + [self._token(t) for t in range(last, len(self.words))]
 
+    @cached_property
+    def corrections(self) -> list[tuple[str | None, ...]]:
+        """For each stretch the true labels to tell after it, () for none: those of neighbouring
+        tokens outside of any entity are told together, after the last of them."""
+        found: list[tuple[str | None, ...]] = []
+        waiting: tuple[str | None, ...] = ()
+        for stretch, after in itertools.zip_longest(self.stretches, self.stretches[1:]):
+            waiting += stretch.truth
+            goes_on = after is not None and after.label is None and after.truth
+            if stretch.label is None and stretch.truth and goes_on:
+                found.append(())
+            else:
+                found.append(waiting)
+                waiting = ()
+        return found
+
     def guesses(self, t: int, most: int = 3) -> list[Guess]:
         """The most probable labels of a token, best first; none without probabilities. Those of
         less than half a per cent are left out, but for the best."""
@@ -226,3 +243,13 @@ class TaggedSentence:
             return None
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
         return float(low), float(high)
+
+
+def runs(labels: Sequence[str | None]) -> list[tuple[str, int]]:
+    """Labels with how many of them follow each other, "?" for a missing one.
+
+    >>> runs(["B", "I", "I", None])
+    [('B', 1), ('I', 2), ('?', 1)]
+    """
+    names = ("?" if label is None else label for label in labels)
+    return [(name, len(list(same))) for name, same in itertools.groupby(names)]

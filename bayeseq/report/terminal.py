@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from bayeseq.report.escaping import percent, visible
-from bayeseq.report.sentence import Stretch, TaggedSentence
+from bayeseq.report.sentence import Stretch, TaggedSentence, runs
 
 WIDTH = 96
 DOUBTFUL = 0.9
@@ -41,7 +41,9 @@ def _part(sentence: TaggedSentence, stretch: Stretch) -> str:
         if stretch.epistemic is not None and stretch.probability < DOUBTFUL:
             remarks.append(f"epistemic {percent(stretch.epistemic)}")
     if stretch.truth:
-        true = " ".join("?" if label is None else visible(label) for label in stretch.truth)
+        true = " ".join(
+            visible(label) + (f" ×{n}" if n > 1 else "") for label, n in runs(stretch.truth)
+        )
         remarks.append(f"≠ {true}")
     if not sentence.has_entities:
         return f"{words}/{':'.join(remarks).replace(' ', '')}"

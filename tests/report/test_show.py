@@ -209,6 +209,28 @@ def test_mistakes_are_underlined_and_corrected(crf, news):
     assert not parsed(show(crf, words, X, partly).html).all("span", "bq-x")
 
 
+def test_true_labels_of_neighbours_are_told_together():
+    labels = ["O", "O", "O", "O", "B-A", "I-A", "I-A", "O", "O"]
+    truth = ["O", "B-A", "I-A", "I-A", "O", "O", None, "B-B", None]
+    sentence = TaggedSentence([*"abcdefghi"], labels, truth=truth)
+    assert sentence.corrections == [
+        (),
+        (),
+        (),
+        ("B-A", "I-A", "I-A"),
+        ("O", "O", None),
+        ("B-B",),
+        (),
+    ]
+    root = parsed(show(sentence).html)
+    notes = [node.text for node in root.all("p")[0].all("span", "bq-c")]
+    assert notes == ["≠ B-A I-A ×2", "≠ O ×2 ?", "≠ B-B"]
+    assert [node.text for node in root.all("p")[0].all("span", "bq-x")] == [*"bcdefh"]
+    assert str(show(sentence)).startswith(
+        "a (b | O ≠ B-A) (c | O ≠ I-A) (d | O ≠ I-A) [e f g | A ≠ O ×2 ?] (h | O ≠ B-B) i\n"
+    )
+
+
 def test_labels_that_spell_no_entities_are_coloured_one_by_one():
     proba = np.array([[0.7, 0.3], [0.2, 0.8]])
     for classes_ in (["DT", "NN"], ["B", "I"]):
