@@ -14,8 +14,17 @@ from scipy.stats import ttest_rel
 
 from bayeseq.baselines import CRF
 from bayeseq.data import load_dataset, word_features
-from bayeseq.diagnostics import log_loss, risk_coverage
-from bayeseq.experiments.setting import CRFsuite, Data, Report, mean_sd, run_all, scored, table
+from bayeseq.diagnostics import risk_coverage
+from bayeseq.experiments.setting import (
+    CRFsuite,
+    Data,
+    Report,
+    chosen,
+    mean_sd,
+    run_all,
+    scored,
+    table,
+)
 from bayeseq.labelers.gpsc import GPSC
 from bayeseq.labelers.sparse_gpsc import SparseGPSC
 from bayeseq.plots import plot_abstention
@@ -110,28 +119,13 @@ def _dgps(degree: int, variance: float) -> Any:
     )
 
 
-def _chosen(make: Any, candidates: Sequence[float], data: Data) -> float:
-    """The candidate with the least log loss on every fourth training sequence, when the others
-    train."""
-    inner = [i for i in range(len(data.X)) if i % 4]
-    held = range(0, len(data.X), 4)
-    losses = []
-    for candidate in candidates:
-        model = make(candidate).fit([data.X[i] for i in inner], [data.y[i] for i in inner])
-        proba = model.predict_proba([data.X[i] for i in held])
-        classes = model.classes_.tolist()
-        known = [[c if c in classes else None for c in data.y[i]] for i in held]
-        losses.append(log_loss(known, proba, classes))
-    return float(candidates[int(np.argmin(losses))])
-
-
 @lru_cache
 def _chosen_variance(task: str, fold: int, degree: int) -> float:
     """The prior variance of DGPS, which SGPS takes over."""
     candidates = VARIANCES[degree]
     if len(candidates) == 1:
         return candidates[0]
-    return _chosen(partial(_dgps, degree), candidates, _fold(task, fold))
+    return chosen(partial(_dgps, degree), candidates, _fold(task, fold))
 
 
 def _fitted(work: _Work, data: Data) -> tuple[Any, dict[str, Any]]:
@@ -143,7 +137,7 @@ def _fitted(work: _Work, data: Data) -> tuple[Any, dict[str, Any]]:
     if name == "CRF":
         return CRF(l2=0.0, **QUIET).fit(data.X, data.y), {}
     if name == "CRF-B":
-        l2 = _chosen(lambda penalty: CRF(l2=penalty, **QUIET), PENALTIES, data)
+        l2 = chosen(lambda penalty: CRF(l2=penalty, **QUIET), PENALTIES, data)
         return CRF(l2=l2, **QUIET).fit(data.X, data.y), {"l2": l2}
     if name.startswith("GPSC"):
         inference = "laplace" if "Laplace" in name else "vg"
@@ -167,7 +161,7 @@ def _share(name: str) -> float:
 def _fit_and_score(work: _Work) -> dict[str, Any]:
     data = _fold(work.task, work.fold)
     began, cpu = time.perf_counter(), time.process_time()
-    model, chosen = _fitted(work, data)
+    model, settings = _fitted(work, data)
     seconds = {"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu}
     labels, proba = model.predict(data.X_test), model.predict_proba(data.X_test)
     classes = model.classes if work.model == "CRFsuite" else model.classes_.tolist()
@@ -176,7 +170,7 @@ def _fit_and_score(work: _Work) -> dict[str, Any]:
         **scored(data, labels, proba, classes)._asdict(),
         **seconds,
         "words": sum(map(len, labels)),
-        "chosen": chosen,
+        "chosen": settings,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     if (work.task, work.model) == ("prosody", "DGPS2"):  # for the curve of figure 1c
@@ -250,9 +244,9 @@ def _mark(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], score: str) 
 def _sparseness(by_model: dict[str, list[dict[str, Any]]]) -> str:
     """How many coordinates and tokens sparse models chose."""
     rows = [["", "coordinates", "share of tokens", "coordinates a token"]]
-    for name, chosen in by_model.items():
+    for name, selected in by_model.items():
         means = [
-            float(np.mean([c[key] for c in chosen]))
+            float(np.mean([c[key] for c in selected]))
             for key in ("coordinates", "share_of_tokens", "coordinates_per_token")
         ]
         rows.append([name, f"{means[0]:.0f}", f"{means[1]:.1%}", f"{means[2]:.2f}"])

@@ -22,7 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
 from bayeseq.data import DataError, load_dataset
-from bayeseq.diagnostics import evaluate
+from bayeseq.diagnostics import evaluate, log_loss
+from bayeseq.diagnostics.bootstrap import band, sequence_weights
 from bayeseq.diagnostics.tables import aligned
 from bayeseq.experiments.journal import current_journal
 
@@ -84,6 +85,21 @@ def scored(data: Data, labels: Any, proba: Any, classes: Sequence[str]) -> Score
     assert found.probabilities is not None
     p = found.probabilities
     return Scores(found.token_error, p.log_loss, p.ece, p.ece_floor)
+
+
+def chosen(make: Any, candidates: Sequence[float], data: Data) -> float:
+    """The candidate with the least log loss on every fourth training sequence, when the others
+    train."""
+    inner = [i for i in range(len(data.X)) if i % 4]
+    held = range(0, len(data.X), 4)
+    losses = []
+    for candidate in candidates:
+        model = make(candidate).fit([data.X[i] for i in inner], [data.y[i] for i in inner])
+        proba = model.predict_proba([data.X[i] for i in held])
+        classes = model.classes_.tolist()
+        known = [[c if c in classes else None for c in data.y[i]] for i in held]
+        losses.append(log_loss(known, proba, classes))
+    return float(candidates[int(np.argmin(losses))])
 
 
 class CRFsuite:
@@ -263,6 +279,32 @@ class Report:
             paths.append(folder / f"{self.name}.png")
             self.picture(paths[-1])
         return paths
+
+
+def by_sentence(
+    truth: Sequence[Sequence[Any]], predicted: Sequence[Sequence[Any]]
+) -> dict[str, str]:
+    """How many tokens of each sentence are right, and how many there are, for `paired`."""
+    right = [
+        sum(a == b for a, b in zip(labels, found, strict=True))
+        for labels, found in zip(truth, predicted, strict=True)
+    ]
+    return {"right": " ".join(map(str, right)), "tokens": " ".join(str(len(y)) for y in truth)}
+
+
+def paired(records: list[dict[str, Any]], model: str, base: str) -> tuple[float, float, float]:
+    """The difference in accuracy on the same sentences, in points, and its 95 % band."""
+
+    def counts(name: str, what: str) -> np.ndarray:
+        chosen = sorted((r for r in records if r["model"] == name), key=lambda r: r["fold"])
+        return np.array(" ".join(r[what] for r in chosen).split(), dtype=np.int64)
+
+    tokens = counts(base, "tokens")
+    gain = counts(model, "right") - counts(base, "right")
+    weights = sequence_weights(len(tokens), 2000, np.random.default_rng(0))
+    draws = 100 * (weights @ gain) / (weights @ tokens)
+    lower, upper = band(draws[:, None], 0.95)
+    return float(100 * gain.sum() / tokens.sum()), float(lower[0]), float(upper[0])
 
 
 def table(rows: Sequence[Sequence[str]], title: str) -> str:
