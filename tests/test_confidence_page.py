@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "confidence.md"
-BLOCKS = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+BLOCKS = re.compile(r"```python\n([^`]*)```\n\n```text\n([^`]*)```")
 NUMBER = re.compile(r"[-+]?\d+\.?\d*")
 
 
