@@ -172,9 +172,9 @@ class HMSVM(MaxMarginLabeler):
 _SUPPORT = ("place", "alpha", "lengths", "true", "labels")
 """Sequence and first token, α, tokens, and the labels of all, end to end"""
 
-_FLIPS = 5
+_FLIPS = 30
 """Labellings with one wrong token that may join the working set of a sequence in one visit."""
-_BLOCK_SIZE = 100_000
+_BLOCK_SIZE = 20_000
 """Tokens times labels of the sequences that are visited together: the larger, the fewer visits, and
 the more products between labellings are held in memory."""
 

@@ -20,7 +20,9 @@ _FIRST_ACCURACY = 0.1
 """Violations that the first rounds leave alone."""
 _CALM = 2
 """Visits without a violation after which a block is left alone until the others are calm too."""
-_REVISITS, _EASE = 30, 0.1
+_DRIFT = 2.0
+"""All blocks are woken where an exact look finds violations so many times those of a round."""
+_REVISITS, _EASE = 10, 0.1
 """After a round the blocks are visited again with the labellings they have, so many times at most,
 until the violations are down to this part of what the round found."""
 _CHECK = 5
@@ -94,6 +96,8 @@ class MaxMarginLabeler(MarginLabeler):
                     if calm or len(trace) % _CHECK == 0 or len(trace) == self.max_iter:
                         state = solver.state()
                         bar.set_postfix_str(f"gap {state.gap:.2g}", refresh=False)
+                        # what was left alone may have come to violate more than what was not
+                        calm |= state.kkt > _DRIFT * worst
                     if calm:
                         for block in solver.blocks:
                             block.calm = 0
@@ -129,9 +133,10 @@ def _round(solver: MarginSolver, rng: np.random.Generator, accuracy: float) -> f
         violation = solver.visit(awake[k], accuracy)
         awake[k].calm = 0 if violation > accuracy else awake[k].calm + 1
         worst = max(worst, violation)
+    goal = max(accuracy, _EASE * worst)
     for _ in range(_REVISITS):
-        goal = max(accuracy, _EASE * worst)
-        left = [solver.revisit(awake[k], goal) for k in rng.permutation(len(awake)).tolist()]
-        if max(left, default=0.0) <= goal:
+        left = {k: solver.revisit(awake[k], goal) for k in rng.permutation(len(awake)).tolist()}
+        awake = [awake[k] for k, violation in left.items() if violation > goal]
+        if not awake:
             break
     return worst

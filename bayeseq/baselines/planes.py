@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,6 +106,7 @@ class Block:
     """(P, P) d·d' between planes, plus r where they are of one piece"""
     calm: int = 0
     """Visits in a row that found nothing to do"""
+    _touched: tuple[np.ndarray, Callable[[], np.ndarray]] | None = None
 
     @classmethod
     def of(cls, pieces: Pieces, numbers: np.ndarray, cap: np.ndarray, ridge: np.ndarray) -> Block:
@@ -209,6 +211,16 @@ class Block:
         same_piece = new.piece[:, None] == old.piece
         return found + np.where(same_piece, self.ridge[new.piece][:, None], 0.0)
 
+    def touched_scores(self, scores: TokenScores, C: int) -> np.ndarray:
+        """(n, C) the scores of the tokens that planes have an entry for; 0 for the others."""
+        if self._touched is None:
+            used = np.unique(self.planes.tokens.indices // C)
+            self._touched = used, scores.reader(self.rows[used])
+        used, read = self._touched
+        unary = np.zeros((len(self.rows), C))
+        unary[used] = read()
+        return unary
+
     def admit(self, new: Planes, scores: TokenScores, C: int) -> None:
         """Add planes, in the order of the pieces."""
         joined = self.planes.joined(new)
@@ -219,12 +231,14 @@ class Block:
         H[:old, old:] = H[old:, :old].T
         order = np.argsort(joined.piece, kind="stable")
         self.planes, self.H = joined.take(order), H[np.ix_(order, order)]
+        self._touched = None
 
     def prune(self, gradient: np.ndarray) -> None:
         """Drop the planes whose α is zero and should stay zero ([hmsvm] Algorithm 2, line 10)."""
         keep = np.flatnonzero((self.planes.alpha > 0) | (gradient > 0))
         if len(keep) < len(self.planes):
             self.planes, self.H = self.planes.take(keep), self.H[np.ix_(keep, keep)]
+            self._touched = None
 
 
 def by_piece(

@@ -7,6 +7,7 @@ for any kernel. A learner that talks to one can talk to the other.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +25,10 @@ class TokenScores(ABC):
     @abstractmethod
     def of(self, rows: np.ndarray) -> np.ndarray:
         """(n, C) the scores of some tokens."""
+
+    def reader(self, rows: np.ndarray) -> Callable[[], np.ndarray]:
+        """What gives `of(rows)`, as it is at the time, to those who ask for it often."""
+        return lambda: self.of(rows)
 
     @abstractmethod
     def add(self, rows: np.ndarray, change: np.ndarray) -> None:
@@ -50,6 +55,11 @@ class PrimalScores(TokenScores):
     def of(self, rows: np.ndarray) -> np.ndarray:
         """(n, C) Φ W."""
         return np.asarray(self._features[rows] @ self.W)
+
+    def reader(self, rows: np.ndarray) -> Callable[[], np.ndarray]:
+        """`of`, with the features taken out once."""
+        some = self._features[rows]
+        return lambda: np.asarray(some @ self.W)
 
     def add(self, rows: np.ndarray, change: np.ndarray) -> None:
         """W += σ² Φᵀ change, at the features that the tokens have."""

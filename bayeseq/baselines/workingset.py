@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from bayeseq.baselines.pieces import Pieces, Rules
@@ -48,6 +49,29 @@ def hamming_best(chain: Chain, truth: Tensor) -> tuple[Tensor, Tensor]:
     labels = loss_augmented(chain, truth).labels
     wrong = chain.layout.sum_by_sequence((labels != truth).to(torch.float64)) > 0
     return labels, wrong
+
+
+def along_ray(squared_norm: float, price: np.ndarray, margin: np.ndarray, power: int) -> float:
+    """The least of s²‖w‖²/2 + Σ price · max(1 − s · margin, 0)^power / power over s ≥ 0.
+
+    >>> least = along_ray(4.0, np.array([10.0]), np.array([2.0]), 1)
+    >>> round(least, 9)  # s = 1/2 has margin 1 and no slack
+    0.5
+    """
+
+    def slack(s: float) -> np.ndarray:
+        return np.maximum(1 - s * margin, 0.0)
+
+    def slope(s: float) -> float:
+        left = slack(s)
+        active = left if power == 2 else (left > 0).astype(np.float64)
+        return s * squared_norm - float((price * active) @ margin)
+
+    best = 0.0
+    if slope(0.0) < 0 and squared_norm > 0:
+        most = (1 + 1e-9) * float(price @ np.maximum(margin, 0.0)) / squared_norm
+        best = brentq(slope, 0.0, most, xtol=1e-14, rtol=1e-14)
+    return float(best**2 * squared_norm / 2 + price @ slack(best) ** power / power)
 
 
 @dataclass(frozen=True)
@@ -127,7 +151,8 @@ class MarginSolver:
 
     def revisit(self, block: Block, tol: float) -> float:
         """Raise the dual within the planes that a block has, and return the largest violation."""
-        return self._ascend(block, self.scores.of(block.rows), tol, prune=False)
+        unary = block.touched_scores(self.scores, self.pieces.n_labels)
+        return self._ascend(block, unary, tol, prune=False)
 
     def _ascend(self, block: Block, unary: np.ndarray, tol: float, prune: bool) -> float:
         planes = block.planes
@@ -207,8 +232,8 @@ class MarginSolver:
 
     def state(self) -> State:
         """Primal, dual and the largest violation at the present w; nothing moves."""
-        linear = squared_norm = ridge = slack_cost = 0.0
-        worst, least_margin = 0.0, np.inf
+        linear = squared_norm = ridge = worst = 0.0
+        shortfalls = []
         for block in self.blocks:
             unary, found, has_one = self._most_violated(block)
             planes, used = block.planes, self._used(block)
@@ -217,23 +242,29 @@ class MarginSolver:
             squared_norm += float(planes.alpha @ margins)
             ridge += float(used @ np.bincount(planes.piece, planes.alpha, len(used)))
             of_new = found.loss - found.margins(unary, self.A)
-            slack = np.maximum(np.where(has_one, of_new, 0.0), 0.0)
-            if self.slack == "l1":
-                slack_cost += float(block.cap @ slack)
-            elif self.slack == "l2":
-                slack_cost += float(slack**2 @ (0.5 / block.ridge))
-            least_margin = min(least_margin, np.min(1 - of_new[has_one], initial=np.inf))
+            price = 1 / block.ridge if self.slack == "l2" else block.cap
+            shortfalls.append(np.stack([price, of_new])[:, has_one])
             gradient = planes.loss - margins - used[planes.piece]
             up = np.where(has_one, of_new - used, -np.inf)
             worst = max(worst, float(violations(planes, gradient, block.cap, up).max()))
         dual = linear - squared_norm / 2 - ridge / 2
-        if self.slack is not None:
-            primal = squared_norm / 2 + slack_cost
-        elif least_margin == np.inf:  # no sequence has another labelling
-            primal = 0.0
-        else:  # w over its least margin separates with margin 1
-            primal = squared_norm / 2 / least_margin**2 if least_margin > 0 else np.inf
-        return State(float(primal), float(dual), worst)
+        primal = self._primal(squared_norm, *np.concatenate(shortfalls, 1))
+        return State(primal, float(dual), worst)
+
+    def _primal(self, squared_norm: float, price: np.ndarray, shortfall: np.ndarray) -> float:
+        """The objective from ‖w‖² and, by piece, the price of slack and what w lacks of the margin.
+
+        Any multiple of w labels as w does. Where the margin is 1, whichever the rival is, the best
+        rival is the same for all multiples too, and the least objective of them all is given."""
+        if self.hamming:
+            return squared_norm / 2 + float(price @ np.maximum(shortfall, 0.0))
+        margin = 1 - shortfall
+        if len(margin) == 0:  # no sequence has another labelling
+            return 0.0
+        if self.slack is None:
+            least = margin.min()
+            return float(squared_norm / 2 / least**2) if least > 0 else np.inf
+        return along_ray(squared_norm, price, margin, 1 if self.slack == "l1" else 2)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """α(i, t, σ) (N, C) and α(σ, τ) (C, C): w by tokens and label pairs, from the planes."""

@@ -12,7 +12,17 @@ from bayeseq.data import load_dataset, word_features
 from bayeseq.diagnostics import evaluate
 from bayeseq.experiments.gpsl import fit_and_score, score_tables
 from bayeseq.experiments.rivals import MARGINS
-from bayeseq.experiments.setting import N_SPLITS, TASKS, Case, Report, mean_sd, run_all, table
+from bayeseq.experiments.setting import (
+    N_SPLITS,
+    TASKS,
+    Case,
+    Report,
+    by_sentence,
+    mean_sd,
+    paired,
+    run_all,
+    table,
+)
 from bayeseq.labelers import SequenceLabeler
 
 N_SENTENCES, N_FOLDS = 300, 5
@@ -56,7 +66,8 @@ def _run(work: _Work) -> dict[str, Any]:
     cpu = time.process_time() - began
     truth = [y[i] for i in test]
     entities = work.dataset == NER
-    found = evaluate(truth, model.predict([X[i] for i in test]), entities=entities, bootstrap=2)
+    predicted = model.predict([X[i] for i in test])
+    found = evaluate(truth, predicted, entities=entities, bootstrap=2)
     return {
         "dataset": work.dataset,
         "model": work.model,
@@ -67,6 +78,7 @@ def _run(work: _Work) -> dict[str, Any]:
         "iterations": model.result_.iterations,
         "converged": model.result_.converged,
         **model.result_.diagnostics,
+        **by_sentence(truth, predicted),
     }
 
 
@@ -82,6 +94,16 @@ def _table(records: list[dict[str, Any]], models: Sequence[str], what: str) -> s
         rows.append([model, *cells, mean_sd([r["cpu"] for r in chosen], 1.0, 1)])
     folds = len({r["fold"] for r in records})
     return table(rows, f"{what}, the first {N_SENTENCES} sentences, {folds} of {N_FOLDS} folds")
+
+
+def _differences(records: list[dict[str, Any]], models: Sequence[str], base: str = "HM-SVM") -> str:
+    """How much more error than the HM-SVM's, on the same sentences."""
+    rows = [[f"more error than {base}", "points", "95 % band"]]
+    for model in models:
+        if model != base:
+            difference, lower, upper = paired(records, base, model)
+            rows.append([model, f"{difference:+.2f}", f"{lower:+.2f} to {upper:+.2f}"])
+    return table(rows, "paired over sentences, bootstrap of sentences")
 
 
 NER, POS = "conll2002-esp", "wsj-pos"
@@ -106,6 +128,7 @@ def _compared(
     ]
     report = Report(name, command, records=run_all(_run, work, jobs, quiet))
     report.tables.append(_table(report.records, models, what))
+    report.tables.append(_differences(report.records, models))
     return report
 
 

@@ -23,8 +23,7 @@ from bayeseq import (
     load_dataset,
     word_features,
 )
-from bayeseq.diagnostics.bootstrap import band, sequence_weights
-from bayeseq.experiments.setting import Report, mean_sd, run_all, table
+from bayeseq.experiments.setting import Report, by_sentence, mean_sd, paired, run_all, table
 
 OUTSIDE = "O"
 PUBLISHED = {  # [mlp-slides]: precision, recall and F1 of labels, per cent, with deviations
@@ -181,7 +180,7 @@ def trees(
     rows = [[f"against {base}", "accuracy, points", "95 % band"]]
     for model in models:
         if model != base:
-            difference, lower, upper = _paired(report.records, model, base)
+            difference, lower, upper = paired(report.records, model, base)
             rows.append([model, f"{difference:+.2f}", f"{lower:+.2f} to {upper:+.2f}"])
     report.tables.append(table(rows, "paired over sentences, bootstrap of sentences"))
     return report
@@ -192,27 +191,7 @@ def _label_words(work: _Work) -> dict[str, Any]:
     X = [tree.with_nodes(word_features([row[0] for row in tree], window=0)) for tree in words]
     y = [[row[1] for row in tree] for tree in words]
     predicted, truth, found = _held_out(work, _tree_models()[work.model].labeler, X, y)
-    right = [
-        sum(a == b for a, b in zip(labels, p, strict=True))
-        for labels, p in zip(truth, predicted, strict=True)
-    ]
-    by_sentence = {"right": right, "tokens": [len(labels) for labels in truth]}
-    return {**found, **{k: " ".join(map(str, counts)) for k, counts in by_sentence.items()}}
-
-
-def _paired(records: list[dict[str, Any]], model: str, base: str) -> tuple[float, float, float]:
-    """The difference in accuracy on the same sentences, in points, and its band."""
-
-    def counts(name: str, what: str) -> np.ndarray:
-        chosen = sorted((r for r in records if r["model"] == name), key=lambda r: r["fold"])
-        return np.array(" ".join(r[what] for r in chosen).split(), dtype=np.int64)
-
-    tokens = counts(base, "tokens")
-    gain = counts(model, "right") - counts(base, "right")
-    weights = sequence_weights(len(tokens), 2000, np.random.default_rng(0))
-    draws = 100 * (weights @ gain) / (weights @ tokens)
-    lower, upper = band(draws[:, None], 0.95)
-    return float(100 * gain.sum() / tokens.sum()), float(lower[0]), float(upper[0])
+    return {**found, **by_sentence(truth, predicted)}
 
 
 # ---- both ---------------------------------------------------------------------------------------

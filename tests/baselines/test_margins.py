@@ -16,7 +16,7 @@ from bayeseq import HMSVM, DataError, HMPerceptron, NoProbabilitiesError, Struct
 from bayeseq.baselines.hmperceptron import Perceptron
 from bayeseq.baselines.pieces import Pieces, Rules
 from bayeseq.baselines.tokens import DualScores, PrimalScores
-from bayeseq.baselines.workingset import second_best
+from bayeseq.baselines.workingset import along_ray, second_best
 from bayeseq.chain import Chain, max_marginals
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.kernels import RBF, Linear
@@ -198,6 +198,54 @@ def test_the_optimum_of_a_generic_solver(drawn_sizes, kind, C_penalty):
     trace = np.array(model.result_.objective)
     assert (np.diff(trace) >= -1e-12).all()
     assert trace[-1] == pytest.approx(found["dual"], rel=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([1, 2]))
+def test_the_best_multiple_of_the_weights(seed, n, power):
+    """Against a fine grid, whose best can be neither below nor far above the least."""
+    rng = np.random.default_rng(seed)
+    squared_norm, price = rng.gamma(1.0), rng.gamma(1.0, size=n)
+    margin = rng.normal(size=n) + rng.integers(-1, 2)
+    found = along_ray(squared_norm, price, margin, power)
+    most = 2 * (price @ np.abs(margin)) / squared_norm + 1
+    s = np.linspace(0, most, 200_001)[:, None]
+    slack = np.maximum(1 - s * margin, 0)
+    grid = s[:, 0] ** 2 * squared_norm / 2 + slack**power @ price / power
+    step = s[1, 0]
+    assert found <= grid.min() + 1e-9
+    steepest = most * squared_norm + price @ (np.abs(margin) * (1 + most * np.abs(margin)))
+    assert found >= grid.min() - step * steepest
+
+
+@pytest.mark.parametrize("slack", ["l1", "l2"])
+def test_the_gap_of_a_search_that_was_cut_short(slack):
+    """Primal and dual, from all labellings, of weights that are not yet the best."""
+    rng = np.random.default_rng(3)
+    X, Y = drawn(rng, [3, 2, 3, 1, 2], 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = HMSVM(C=2.0, slack=slack, max_iter=1, progress=False).fit(X, named(Y))
+    w = vector(model)
+    margins = [min(w @ d for _, d, _ in rows) for rows in reference.rivals(X, Y, 3)]
+    s = np.linspace(0, 5, 50_001)[:, None]
+    short = np.maximum(1 - s * np.array(margins), 0)
+    cost = 2 * short.sum(1) if slack == "l1" else (short**2).sum(1)
+    found = model.result_.diagnostics
+    assert found["primal"] == pytest.approx((s[:, 0] ** 2 * (w @ w) / 2 + cost).min(), rel=1e-4)
+    assert found["dual"] <= found["primal"]
+    assert found["duality gap"] == pytest.approx(1 - found["dual"] / found["primal"])
+
+
+def test_blocks_do_not_change_the_optimum(monkeypatch):
+    X, y = easy_task(4, 12)
+    values = []
+    for size in (40, 10**6):
+        monkeypatch.setattr("bayeseq.baselines.hmsvm._BLOCK_SIZE", size)
+        monkeypatch.setattr("bayeseq.baselines.ssvm._BLOCK_TOKENS", size)
+        for model in (HMSVM(tol=1e-5), HMSVM(kernel="rbf", tol=1e-5), StructuredSVM(tol=1e-5)):
+            values.append(model.fit(X, y).result_.diagnostics["dual"])
+    np.testing.assert_allclose(values[:3], values[3:], rtol=2e-5)
 
 
 def test_a_hard_margin_is_the_widest():

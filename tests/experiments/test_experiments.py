@@ -10,7 +10,7 @@ from bayeseq import CRF, HMM, load_dataset, word_features
 from bayeseq.cli.main import main
 from bayeseq.experiments import gpsc, mlp
 from bayeseq.experiments.rivals import CrossValidatedSSVM
-from bayeseq.experiments.setting import CRFsuite, Data, Report, cut_at_gaps, mean_sd, table
+from bayeseq.experiments.setting import CRFsuite, Data, Report, cut_at_gaps, mean_sd, paired, table
 from tests.labelers.conformance import easy_task
 
 
@@ -191,6 +191,6 @@ def test_paired_differences_are_in_points():
         {"model": "b", "fold": 0, "right": "4 5", "tokens": "10 10"},
         {"model": "b", "fold": 1, "right": "8 7", "tokens": "10 10"},
     ]
-    difference, lower, upper = mlp._paired(records, "a", "b")
+    difference, lower, upper = paired(records, "a", "b")
     assert difference == pytest.approx(7.5)
     assert 0 <= lower < difference < upper < 20
