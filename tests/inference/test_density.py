@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from bayeseq.inference.covariance import LabelCovariance
-from bayeseq.inference.density import densities, form, log_density
+from bayeseq.inference.density import densities, form, log_density, precision
 from bayeseq.inference.joint import JointPosterior
 from bayeseq.kernels.design import Design
 from bayeseq.models.latent import WeightModel
@@ -37,13 +37,42 @@ def test_density_of_each_covariance_family(kind, seed, lengths, D):
     np.testing.assert_allclose(log_density(posterior, weights).numpy(), expected, rtol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["full", "block", "lowrank", "diagonal"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), C=st.integers(2, 4), D=st.integers(1, 6))
+def test_ratios_are_those_of_differences_between_labels(kind, seed, C, D):
+    """By an orthonormal basis H of what is orthogonal to the sum over labels, written out."""
+    model = problem(seed, [3, 2], C=C, D=D).model
+    model = replace(model, log_variance=model.log_variance + 0.7)
+    posterior, _ = solver(model, kind, rank=2, max_sweeps=3).solve(model.log_variance)
+    found = densities(model, posterior, 6, torch.Generator().manual_seed(seed))
+    u = (posterior.draws(6, torch.Generator().manual_seed(seed)) / model.scale).numpy()
+    H = np.linalg.qr(np.column_stack([np.ones(C), np.eye(C)[:, 1:]]))[0][:, 1:].T
+    n, scale = len(model.groups), model.scale[:, 0].numpy()
+    covariance = np.zeros(((C - 1) * n, (C - 1) * n))
+    for c, S in enumerate(posterior.covariances):
+        white = dense(S, n) / scale / scale[:, None]
+        covariance += np.kron(np.outer(H[:, c], H[:, c]), white)
+    mean = (H @ (posterior.mean / model.scale).numpy().T).ravel()
+    covariance = (covariance + covariance.T) / 2
+    differences = np.array([(H @ draw.T).ravel() for draw in u])
+    log_q = multivariate_normal(mean, covariance).logpdf(differences)
+    log_p = multivariate_normal(np.zeros(len(mean))).logpdf(differences)
+    expected = model.log_likelihood(torch.from_numpy(u)).sum(-1).numpy() + log_p - log_q
+    np.testing.assert_allclose(found.log_ratios.numpy(), expected, rtol=1e-6, atol=1e-6)
+
+
 def test_densities_of_draws_average_to_the_bound():
-    """E_q[log p − log q] is the bound that the solver reports (with the exact expectation)."""
+    """E_q[log p − log q] of all weights is the bound that the solver reports, and that of what
+    scores see of them is no lower."""
     model = problem(3, [4, 3, 5], C=3).model
     posterior, trace = solver(model, rule="exact").solve(model.log_variance)
-    found = densities(model, posterior, 4000, torch.Generator().manual_seed(0)).log_ratios
+    drawn = densities(model, posterior, 4000, torch.Generator().manual_seed(0))
+    found = drawn.log_p - drawn.log_q
     error = float(found.std()) / np.sqrt(len(found))
     assert abs(float(found.mean()) - trace.bound[-1]) < 4 * error + 1e-3
+    assert drawn.log_ratios.mean() > found.mean()
+    assert drawn.log_ratios.std() < found.std()
 
 
 def test_an_unknown_covariance_is_refused():
@@ -59,6 +88,20 @@ def test_an_unknown_covariance_is_refused():
 
     with pytest.raises(TypeError, match="inverse of a Other"):
         form(Other(), torch.zeros(1, 1))
+    with pytest.raises(TypeError, match="inverse of a Other"):
+        precision(Other())
+
+
+def test_large_covariances_are_refused(monkeypatch):
+    monkeypatch.setattr("bayeseq.inference.density.LARGEST_PRECISION", 3)
+    model = problem(0, [3], C=2, D=4).model
+    for kind in ("full", "diagonal"):
+        posterior, _ = solver(model, kind, max_sweeps=2).solve(model.log_variance)
+        if kind == "diagonal":
+            assert densities(model, posterior, 2, torch.Generator()).log_sum.isfinite().all()
+        else:
+            with pytest.raises(ValueError, match="too large to take apart"):
+                densities(model, posterior, 2, torch.Generator())
 
 
 @dataclass(frozen=True, eq=False)
