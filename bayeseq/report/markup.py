@@ -103,11 +103,7 @@ def _kinds(sentences: Sequence[TaggedSentence]) -> list[str]:
 def _meaning(sentences: Sequence[TaggedSentence]) -> str:
     if not any(sentence.has_entities for sentence in sentences):
         return "the probability of the label."
-    exact = all(
-        sentence.entity_proba is not None
-        for sentence in sentences
-        if any(stretch.label is not None for stretch in sentence.stretches)
-    )
+    exact = all(sentence.is_exact for sentence in sentences)
     what = (
         "the probability of exactly these words with this type"
         if exact
@@ -232,7 +228,7 @@ def _outside(stretch: Stretch) -> str:
 
 def _stripes(confidence: float, epistemic: float | None) -> str:
     """Stripes over that share of the area which is epistemic; they fade where there is no doubt."""
-    strength = 0.5 * min(1.0, 2 * (1 - confidence))
+    strength = 0.36 * min(1.0, 2 * (1 - confidence))
     if epistemic is None or epistemic * strength < 0.002:
         return ""
     line, period = f"rgba(110,110,110,{strength:.3f})", 7

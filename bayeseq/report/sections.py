@@ -41,6 +41,8 @@ from bayeseq.report.pictures import figure
 
 BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 MOST_CONFUSIONS = 12
+MOST_LABELS_BESIDE = 16
+"""Labels beyond which a confusion matrix needs the width of the page."""
 MOST_LABELS = 40
 """Labels beyond which a confusion matrix is no picture any more."""
 
@@ -340,7 +342,8 @@ def mistakes(contents: Contents) -> Section | None:
                     lambda: plot_confusion_confidence(trust),
                 )
             )
-        parts.append(pictures(*shown))
+        beside = len(counted.labels) <= MOST_LABELS_BESIDE
+        parts += [pictures(*shown)] if beside else map(pictures, shown)
     return Section("mistakes", "Mistakes", *parts)
 
 

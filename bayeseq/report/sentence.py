@@ -126,6 +126,11 @@ class TaggedSentence:
             return False
         return None in types or types != {""}
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether all its entities, if any, come with the probability of the whole entity."""
+        return self.entity_proba is not None or not self._entities
+
     @cached_property
     def kinds(self) -> list[str]:
         """What there is to tell apart: the types of entities, or the labels, in one order."""

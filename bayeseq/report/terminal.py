@@ -57,8 +57,11 @@ def _key(sentences: Sequence[TaggedSentence]) -> str:
     if all(sentence.proba is None for sentence in sentences):
         key = ["No probabilities: the model gives labels and does not say how sure it is"]
     elif any(sentence.has_entities for sentence in sentences):
+        exact = all(sentence.is_exact for sentence in sentences)
         key = [
-            "[words | type, and the probability of exactly these words with this type]",
+            "[words | type, and the probability of exactly these words with this type]"
+            if exact
+            else "[words | type]: the model gives no probability of whole entities",
             f"(word | O ...) stands outside with less than {percent(DOUBTFUL)}",
         ]
     else:
