@@ -30,7 +30,9 @@ class KHat:
         k: the Pareto tail index; −∞ where all weights are equal, so that q is the posterior.
         draws: how many draws were weighed.
         effective_draws: how many draws from the posterior itself they are worth.
-        log_ratios: (draws,) log p(y, w) − log q(w). Their mean is the evidence bound.
+        log_ratios: (draws,) log p(y, w) − log q(w), of what scores see of the weights w. Their mean
+            is a lower bound on the log evidence, and the log of the mean of their exponentials
+            estimates it.
         weights: (draws,) the smoothed weights, which sum to 1.
     """
 
@@ -67,9 +69,9 @@ def khat(
     Draws from the Gaussian q are weighed by the model's unnormalised posterior, prior times
     likelihood at the learned prior variances. A k̂ below 0.5 says that q is near the posterior, up
     to 0.7 that weighing makes up for the difference, above that neither: draws should not be taken
-    for draws from the posterior. Judged is `posterior_`, all weights together. Predictions need
-    less, and are calibrated besides (`scales_` of GPSL, `spread_` of GPSC): they can be good where
-    k̂ is not.
+    for draws from the posterior. Judged is `posterior_`, all weights together (of GPSL, how those
+    of the labels differ: scores see no more). Predictions need less, and are calibrated besides
+    (`scales_` of GPSL, `spread_` of GPSC): they can be good where k̂ is not.
 
     Args:
         model: a fitted GPSL, or GPSC with inference "laplace" or "vg".
