@@ -10,6 +10,7 @@ from bayeseq.baselines.linear import LinearChainLabeler
 from bayeseq.diagnostics import transition_posterior, weight_posterior
 from bayeseq.plots import plot_transitions, plot_weights
 from bayeseq.report.contents import Contents
+from bayeseq.report.escaping import visible
 from bayeseq.report.page import Bar, Html, Section, html, paragraph, pictures, table
 from bayeseq.report.pictures import figure
 
@@ -125,7 +126,7 @@ def fitting(contents: Contents) -> Section:
         how = "interrupted"
     rows: list[tuple[str, Any]] = [
         ("model", Html(f"<code>{_written(model)}</code>")),
-        ("labels", f"{len(contents.classes):,}: {', '.join(contents.classes)}"),
+        ("labels", f"{len(contents.classes):,}: {', '.join(map(visible, contents.classes))}"),
         ("features", f"{model.feature_space_.n_features:,}"),
         ("search", f"{how} after {result.iterations:,} iterations, {result.seconds:.1f} seconds"),
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bayeseq.report.escaping import escaped
+from bayeseq.report.escaping import LONGEST, escaped
 from bayeseq.report.markup import STYLE as SENTENCES
 
 PROSE = 20_000
@@ -72,14 +72,14 @@ class Html(str):
     """Text that is HTML already; everything else is escaped."""
 
 
-def html(value: Any) -> str:
-    """What goes on the page: HTML as it is, all else escaped.
+def html(value: Any, most: int = PROSE) -> str:
+    """What goes on the page: HTML as it is, all else escaped, and cut where it is long.
 
     >>> html("a < b"), html(Html("<b>a</b>"))
     ('a &lt; b', '<b>a</b>')
     """
     text = str(value)
-    return text if isinstance(value, Html) or not text else escaped(text, PROSE)
+    return text if isinstance(value, Html) or not text else escaped(text, most)
 
 
 def paragraph(*texts: Any, note: bool = False) -> Html:
@@ -91,14 +91,18 @@ def paragraph(*texts: Any, note: bool = False) -> Html:
 def table(
     header: Sequence[Any], rows: Sequence[Sequence[Any]], caption: Any = "", words: bool = False
 ) -> Html:
-    """A table whose first column names the rows; `words` sets all columns to the left."""
+    """A table whose first column names the rows; `words` sets all columns to the left, and leaves
+    room for long texts."""
+    most = PROSE if words else LONGEST
     kinds = [_kind(cell) for cell in rows[0]] if rows else [""] * len(header)
     head = "".join(
         f'<th scope="col">{html(cell)}</th>' if cell else f"<td{kind}></td>"
         for cell, kind in zip(header, kinds, strict=False)
     )
     body = "".join(
-        f'<tr><th scope="row">{html(row[0])}</th>' + "".join(map(_cell, row[1:])) + "</tr>"
+        f'<tr><th scope="row">{html(row[0], most)}</th>'
+        + "".join(f"<td{_kind(cell)}>{html(cell, most)}</td>" for cell in row[1:])
+        + "</tr>"
         for row in rows
     )
     cls = ' class="words"' if words else ""
@@ -109,10 +113,6 @@ def table(
         f'<div class="scroll" tabindex="0"><table{cls}>{above}{thead}<tbody>{body}</tbody>'
         "</table></div>"
     )
-
-
-def _cell(value: Any) -> str:
-    return f"<td{_kind(value)}>{html(value)}</td>"
 
 
 def _kind(value: Any) -> str:

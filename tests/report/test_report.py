@@ -14,12 +14,15 @@ from matplotlib import pyplot
 from bayeseq import (
     CRF,
     GPSC,
+    LABELERS,
     DataError,
     GPStruct,
     StructuredSVM,
     evaluate,
+    load,
     load_dataset,
     report_html,
+    show,
     word_features,
     write_report,
 )
@@ -27,6 +30,9 @@ from bayeseq.diagnostics import review_budget
 from bayeseq.report.contents import Contents, gather, least_sure, most_mistakes, surest_mistakes
 from bayeseq.report.page import Html, html, table
 from bayeseq.report.pictures import figure
+from tests.labelers.conformance import X as SEQUENCES
+from tests.labelers.conformance import Y as LABELS
+from tests.labelers.conformance import make
 from tests.report.pages import Node, assert_harmless, parsed
 from tests.report.test_show import HOSTILE, words_of
 
@@ -338,6 +344,22 @@ def test_one_token_one_label():
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("name", LABELERS)
+def test_every_labeler_has_a_page(name, tmp_path):
+    """Saved and loaded, too: the page is about what the folder holds."""
+    changes = {"draws": 4, "warmup": 4, "thin": 1} if name == "GPStruct" else {}
+    with mock.patch("warnings.warn"):
+        model = make(name, **changes).fit(SEQUENCES, LABELS)
+    words = [[f"w{t}" for t in range(len(x))] for x in SEQUENCES]
+    page = report_html(model, words, SEQUENCES, LABELS, draws=5)
+    assert_harmless(page)
+    assert model.has_probabilities == ("calibration" in sections(page))
+    assert words_of(parsed(show(model, words[0], SEQUENCES[0]).html).all("p")[0]) == words[0]
+    model.save(tmp_path / "model")
+    assert report_html(load(tmp_path / "model"), words, SEQUENCES, LABELS, draws=5) == page
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_draws_that_were_kept_are_enough():
     X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
     model = GPStruct(chains=2, draws=6, warmup=4, progress=False)
@@ -357,6 +379,7 @@ def test_hostile_tokens_labels_and_names():
     page = report_html(model, [HOSTILE] * 3, X, y, title=HOSTILE[0], data=HOSTILE[1])
     root = assert_harmless(page)
     assert "<U+202E>abc" in root.text
+    assert "x" * 200 not in root.text  # long ones are cut
     assert HOSTILE[0] in root.text
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2066]", page)
     page.encode("utf-8")
