@@ -109,3 +109,48 @@ def assert_harmless(html: str) -> Node:
             if name == "style":
                 assert "url(" not in (value or "").replace("url(#", "")
     return root
+
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    '"><img src=x onerror="document.title=1">',
+    "' onmouseover='x",
+    "&lt;b&gt;&amp;",
+    "\u202eabc\u2066",
+    "a\u200bb",
+    "x" * 5000,
+    "new\nline",
+    "\x1b[31mred\x00",
+    "",
+    "</span></p></div>",
+    "<!--",
+    "]]>",
+    "\ud800",
+]
+
+
+def words_of(node: Node) -> list[str]:
+    """The tokens: all that has a title, but for the tags of entities."""
+    return [span.text for span in titled(node)]
+
+
+def titled(node: Node) -> list[Node]:
+    spans = node.all("span")
+    return [x for x in spans if "title" in x.attributes and "bq-l" not in classes(x)]
+
+
+def classes(node: Node) -> str:
+    return node.attributes.get("class") or ""
+
+
+def cells(node: Node) -> list[list[str]]:
+    return [[c.text for c in row.children if isinstance(c, Node)] for row in node.all("tr")]
+
+
+def section(page: str, name: str) -> Node:
+    (found,) = [s for s in parsed(page).all("section") if s["id"] == name]
+    return found
+
+
+def sections(page: str) -> list[str]:
+    return [s["id"] for s in parsed(page).all("section")]

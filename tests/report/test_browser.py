@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from bayeseq import CRF, TaggedSentence, load_dataset, report_html, show, word_features
-from tests.report.test_show import HOSTILE
+from tests.report.pages import HOSTILE
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

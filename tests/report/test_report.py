@@ -12,77 +12,15 @@ import pytest
 from matplotlib import pyplot
 
 from bayeseq import (
-    CRF,
-    GPSC,
-    LABELERS,
     DataError,
-    GPStruct,
-    StructuredSVM,
     evaluate,
-    load,
-    load_dataset,
     report_html,
-    show,
-    word_features,
     write_report,
 )
-from bayeseq.diagnostics import review_budget
 from bayeseq.report.contents import Contents, gather, least_sure, most_mistakes, surest_mistakes
 from bayeseq.report.page import Html, html, table
 from bayeseq.report.pictures import figure
-from tests.labelers.conformance import X as SEQUENCES
-from tests.labelers.conformance import Y as LABELS
-from tests.labelers.conformance import make
-from tests.report.pages import Node, assert_harmless, parsed
-from tests.report.test_show import HOSTILE, words_of
-
-
-@pytest.fixture(autouse=True)
-def _no_window():
-    before = mpl.get_backend()
-    pyplot.switch_backend("Agg")
-    yield
-    assert not pyplot.get_fignums()
-    pyplot.switch_backend(before)
-
-
-@pytest.fixture
-def no_pictures(monkeypatch):
-    """For pages whose pictures nobody looks at: they take most of the time."""
-    for room in ("sections", "learned"):
-        monkeypatch.setattr(f"bayeseq.report.{room}.figure", lambda *_: "<figure></figure>")
-
-
-class Data:
-    """Sentences cut from the embedded corpus."""
-
-    def __init__(self) -> None:
-        dataset = load_dataset("newswire")
-        self.words = dataset["test"].tokens[:30]
-        self.X = [word_features(words) for words in self.words]
-        self.y = dataset.labels("test")[:30]
-        self.train = [word_features(w) for w in dataset["train"].tokens[:40]]
-        self.labels = dataset.labels("train")[:40]
-
-    @property
-    def arguments(self):
-        return self.words, self.X, self.y
-
-
-@pytest.fixture(scope="module")
-def data():
-    return Data()
-
-
-@pytest.fixture(scope="module")
-def crf(data):
-    return CRF(l2=0.1, progress=False).fit(data.train, data.labels)
-
-
-@pytest.fixture(scope="module")
-def gpsc(data):
-    settings = {"inference": "laplace", "covariance": "diagonal", "min_count": 3, "tol": 1e-2}
-    return GPSC(**settings, progress=False).fit(data.train[:25], data.labels[:25])
+from tests.report.pages import assert_harmless, cells, parsed, section, sections, words_of
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +31,6 @@ def crf_page(crf, data):
 @pytest.fixture(scope="module")
 def gpsc_page(gpsc, data):
     return report_html(gpsc, *data.arguments, draws=30)
-
-
-def cells(node: Node) -> list[list[str]]:
-    return [[c.text for c in row.children if isinstance(c, Node)] for row in node.all("tr")]
-
-
-def section(page: str, name: str) -> Node:
-    (found,) = [s for s in parsed(page).all("section") if s["id"] == name]
-    return found
-
-
-def sections(page: str) -> list[str]:
-    return [s["id"] for s in parsed(page).all("section")]
 
 
 def test_pages_are_harmless_and_whole(crf_page, gpsc_page):
@@ -273,129 +198,6 @@ def test_title_data_and_date(crf, data):
     assert "2026-" not in report_html(crf, *data.arguments, sentences=1)
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_without_true_labels(crf, data):
-    page = report_html(crf, data.words, data.X)
-    assert_harmless(page)
-    assert sections(page) == ["labels", "review", "sentences", "weights", "fit"]
-    assert [h.text for h in section(page, "sentences").all("h3")] == ["Least sure"]
-    rows = cells(section(page, "labels").all("table")[0])[1:]
-    predicted = [label for row in crf.predict(data.X) for label in row]
-    assert {row[0]: int(row[1]) for row in rows} == {
-        label: predicted.count(label) for label in set(predicted)
-    }
-    plan = review_budget(
-        None,
-        crf.predict_proba(data.X),
-        list(crf.classes_),
-        budget=[0.01],
-        y_pred=crf.predict(data.X),
-    )
-    first = cells(section(page, "review").all("table")[0])[1]
-    assert first[2] == f"{plan.errors_found[0]:,.0f}"
-    assert report_html(crf, data.words, data.X, [[None] * len(w) for w in data.words]) == page
-    assert report_html(crf, data.words) == page  # the features are those of the words
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_with_some_true_labels(crf, data):
-    y = [[label if t % 2 else None for t, label in enumerate(row)] for row in data.y]
-    page = report_html(crf, data.words, data.X, y)
-    result = evaluate(
-        y, crf.predict(data.X), crf.predict_proba(data.X), list(crf.classes_), entities=False
-    )
-    rows = {row[0]: row[1] for row in cells(section(page, "scores").all("table")[0])}
-    assert rows["token error"] == f"{100 * result.token_error:.2f}%"
-    assert "entity F1" not in parsed(page).all("header")[0].text
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_strict_reading(crf, data):
-    page = report_html(crf, *data.arguments, scheme="IOB2", sentences=1)
-    assert "strict IOB2 reading" in section(page, "scores").text
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_a_model_without_probabilities(data):
-    model = StructuredSVM(tol=0.3, progress=False).fit(data.train[:15], data.labels[:15])
-    page = report_html(model, *data.arguments)
-    assert_harmless(page)
-    assert sections(page) == ["scores", "mistakes", "sentences", "fit"]
-    assert "StructuredSVM has no probabilities" in section(page, "scores").text
-    assert "onfidence" not in section(page, "mistakes").text
-    bare = report_html(model, data.words, data.X)
-    assert sections(bare) == ["labels", "fit"]
-    assert "onfidence" not in parsed(bare).all("header")[0].text
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_a_model_without_mistakes():
-    X, y = [[["a"], ["b"]]] * 5, [["A", "B"]] * 5
-    page = report_html(CRF(l2=0.01, progress=False).fit(X, y), [["x", "y"]] * 5, X, y)
-    assert "There is no mistake to find" in section(page, "review").text
-    assert "There is none" in section(page, "mistakes").text
-    assert [h.text for h in section(page, "sentences").all("h3")] == ["Least sure"]
-
-
-def test_one_token_one_label():
-    model = CRF(progress=False).fit([[["a"]]], [["A"]])
-    assert_harmless(report_html(model, [["x"]], [[["a"]]], [["A"]]))
-    assert_harmless(report_html(model, [["x"]], [[["a"]]]))
-
-
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("name", LABELERS)
-def test_every_labeler_has_a_page(name, tmp_path):
-    """Saved and loaded, too: the page is about what the folder holds."""
-    changes = {"draws": 4, "warmup": 4, "thin": 1} if name == "GPStruct" else {}
-    with mock.patch("warnings.warn"):
-        model = make(name, **changes).fit(SEQUENCES, LABELS)
-    words = [[f"w{t}" for t in range(len(x))] for x in SEQUENCES]
-    page = report_html(model, words, SEQUENCES, LABELS, draws=5)
-    assert_harmless(page)
-    assert model.has_probabilities == ("calibration" in sections(page))
-    assert words_of(parsed(show(model, words[0], SEQUENCES[0]).html).all("p")[0]) == words[0]
-    model.save(tmp_path / "model")
-    assert report_html(load(tmp_path / "model"), words, SEQUENCES, LABELS, draws=5) == page
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_draws_that_were_kept_are_enough():
-    X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
-    model = GPStruct(chains=2, draws=6, warmup=4, progress=False)
-    with mock.patch("warnings.warn"):
-        model.fit(X, y)
-    page = report_html(model, [["x", "y"]] * 6, X, y, sentences=1)
-    assert "posterior" in sections(page)
-    assert f"{model.posterior_.n_draws} draws" in section(page, "posterior").text
-
-
-def test_hostile_tokens_labels_and_names():
-    labels = [f"B-{word}" if word else "O" for word in HOSTILE]
-    X = [[[f"f{k}<b>\"'&$x$"] for k in range(len(HOSTILE))]] * 3
-    model = CRF(l2=0.1, progress=False).fit(X, [labels] * 3)
-    model.metadata_ = {"input": {"source": "<script>alert(1)</script>", "sha256": "<b>"}}
-    y = [[labels[k - 1] if k % 5 == 0 else labels[k] for k in range(len(labels))]] * 3
-    page = report_html(model, [HOSTILE] * 3, X, y, title=HOSTILE[0], data=HOSTILE[1])
-    root = assert_harmless(page)
-    assert "<U+202E>abc" in root.text
-    assert "x" * 200 not in root.text  # long ones are cut
-    assert HOSTILE[0] in root.text
-    assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2066]", page)
-    page.encode("utf-8")
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_many_labels():
-    labels = [f"T{k:02d}" for k in range(60)]
-    X = [[[label] for label in labels]]
-    model = CRF(l2=1.0, progress=False).fit(X, [labels])
-    wrong = [[*labels[1:], labels[0]]]
-    page = report_html(model, [labels], X, wrong)
-    assert not section(page, "mistakes").all("svg")
-    assert len(cells(section(page, "mistakes").all("table")[0])) == 13
-
-
 def test_ranking_leaves_out_what_has_nothing(crf, data):
     found = gather(
         crf, data.words, data.X, data.y, draws=0, scheme=None, random_state=0, quiet=True
@@ -430,21 +232,6 @@ def test_written_whole_or_not_at_all(crf, data, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(DataError, match="is a folder"):
         write_report(tmp_path, crf, *data.arguments, sentences=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: ([], [], []), "no token to report on"),
-        (lambda d: (d.words, d.X[:3], d.y), "X has 3 sequences, but there are 30"),
-        (lambda d: (d.words, d.X, d.y[:3]), "y has 3 sequences, but there are 30"),
-        (lambda d: (d.words, d.X, [row[1:] for row in d.y]), "sentence 0 has .* words and"),
-        (lambda d: (d.words, d.X, [[3] * len(row) for row in d.y]), "has 3; scores need"),
-    ],
-)
-def test_bad_data(change, message, crf, data):
-    with pytest.raises(DataError, match=message):
-        report_html(crf, *change(data))
 
 
 def test_tables_escape_all_but_html():

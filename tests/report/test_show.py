@@ -6,8 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bayeseq import (
     CRF,
@@ -23,25 +21,8 @@ from bayeseq import (
     tags_to_entities,
     word_features,
 )
-from bayeseq.report.escaping import LONGEST, percent, visible
-from tests.report.pages import Node, parsed, skeleton
-
-HOSTILE = [
-    "<script>document.title='owned'</script>",
-    '"><img src=x onerror="document.title=1">',
-    "' onmouseover='x",
-    "&lt;b&gt;&amp;",
-    "\u202eabc\u2066",
-    "a\u200bb",
-    "x" * 5000,
-    "new\nline",
-    "\x1b[31mred\x00",
-    "",
-    "</span></p></div>",
-    "<!--",
-    "]]>",
-    "\ud800",
-]
+from bayeseq.report.escaping import percent
+from tests.report.pages import Node, parsed, titled, words_of
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +61,6 @@ def alpha(node: Node) -> float:
     found = re.search(r"background-color:rgba\(\d+,\d+,\d+,([\d.]+)\)", node["style"])
     assert found is not None
     return float(found[1])
-
-
-def words_of(node: Node) -> list[str]:
-    """The tokens: all that has a title, but for the tags of entities."""
-    return [span.text for span in titled(node)]
-
-
-def titled(node: Node) -> list[Node]:
-    spans = node.all("span")
-    return [x for x in spans if "title" in x.attributes and "bq-l" not in classes(x)]
-
-
-def classes(node: Node) -> str:
-    return node.attributes.get("class") or ""
 
 
 def test_strength_of_an_entity_is_its_exact_probability(crf, news):
@@ -255,58 +222,6 @@ def test_colours_stay_the_same_and_repeat_with_other_lines():
     alone = TaggedSentence(["w"], ["L07"], labels)
     (node,) = entities(show(alone).html)
     assert node["style"].endswith(looks[7])
-
-
-def test_hostile_tokens_and_labels_stay_text():
-    n = len(HOSTILE)
-    labels = [f"B-{word}" if word else "O" for word in HOSTILE]
-    bad = TaggedSentence(HOSTILE, labels, truth=[*labels[1:], labels[0]])
-    good = TaggedSentence(
-        [f"w{k}" for k in range(n)],
-        [f"B-t{k:02d}" if word else "O" for k, word in enumerate(HOSTILE)],
-        truth=["O" if k == 8 else "B-x" for k in range(n)],
-    )
-    html = show(bad).html
-    root = parsed(html)
-    assert words_of(root.all("p")[0]) == [visible(word) for word in HOSTILE]
-    assert len(html.encode("utf-8")) < 40_000
-    for shown in (html, str(show(bad))):
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200b]", shown)
-    # the colours' order, and so the styles, may differ; the elements may not
-    assert skeleton(root.all("p")[0]) == skeleton(parsed(show(good).html).all("p")[0])
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.text(max_size=12), min_size=1, max_size=5), st.data())
-def test_any_text_stays_text(words, data):
-    labels = data.draw(
-        st.lists(st.sampled_from(["B-A", "I-A", "O"]), min_size=len(words), max_size=len(words))
-    )
-    html = show(TaggedSentence(words, labels)).html
-    plain = show(TaggedSentence(["w"] * len(words), labels)).html
-    assert skeleton(parsed(html)) == skeleton(parsed(plain))
-    assert words_of(parsed(html).all("p")[0]) == [visible(word) for word in words]
-    printed = str(show(TaggedSentence(words, labels)))
-    assert all(c == "\n" or c.isprintable() or c.isspace() or ord(c) > 127 for c in printed)
-
-
-def test_what_cannot_be_seen_is_written_out():
-    assert visible("ab c") == "ab c"
-    assert visible("a\u200db") == "a\u200db"  # a joiner inside of a word
-    assert visible("\u200d") == "<U+200D>"
-    assert visible("\u0600\u0627") == "\u0600\u0627"
-    assert visible("\u2028") == "<U+2028>"
-    assert visible("y" * (LONGEST + 1)) == "y" * (LONGEST // 2) + f"… ({LONGEST + 1} characters)"
-
-
-def test_direction_follows_the_script():
-    def direction(*words):
-        return parsed(show(TaggedSentence(words, ["O"] * len(words))).html).all("p")[0]["dir"]
-
-    assert direction("1", "שלום", "Paris") == "rtl"
-    assert direction("مرحبا") == "rtl"
-    assert direction("\u200f", "Paris") == "ltr"  # a mark is no letter
-    assert direction() == "ltr"
 
 
 def test_plain_text(crf, news):
