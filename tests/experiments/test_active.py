@@ -82,10 +82,10 @@ def test_what_is_read_off_the_curves(tmp_path):
     assert errors[1].split()[0] == "labelled"
     assert errors[3].split()[-3:] == ["20.00±0.00", "9.00±1.41", "11.00±1.41"]
     row = next(line for line in needed if line.startswith("CRF, MNLP"))
-    # 0.09 against 0.11 at 60 %: −0.02 with a standard error of 0.02
-    assert row.split()[2:] == ["60%", "never", "-2.00±2.00", "9.00"]
+    # 0.20 against 0.11 at 10 % and 0.09 at 60 %, where the differences are 0.00 and −0.04
+    assert row.split()[2:] == ["60%", "never", "+9.00±1.00", "-2.00±2.00"]
     row = next(line for line in needed if line.startswith("CRF, entropy of tokens"))
-    assert row.split()[4:] == ["never", "never", "14.00"]
+    assert row.split()[4:] == ["never", "never", "+9.00±1.00", "+3.00±2.00"]
     report.picture(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
