@@ -108,6 +108,8 @@ class HMSVM(MaxMarginLabeler):
             slack=self.slack,
             block_tokens=max(1, _BLOCK_SIZE // len(data.labels.classes)),
             flips=_FLIPS,
+            revisits=_REVISITS,
+            until_calm=True,
         )
         self._support = _support_arrays(solver)
         return result
@@ -174,6 +176,8 @@ _SUPPORT = ("place", "alpha", "lengths", "true", "labels")
 
 _FLIPS = 30
 """Labellings with one wrong token that may join the working set of a sequence in one visit."""
+_REVISITS = 30
+"""Passes with the labellings that are known, between two searches for new ones."""
 _BLOCK_SIZE = 20_000
 """Tokens times labels of the sequences that are visited together: the larger, the fewer visits, and
 the more products between labellings are held in memory."""

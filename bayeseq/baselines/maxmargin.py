@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
@@ -10,6 +12,7 @@ from tqdm import tqdm
 from bayeseq.baselines.margin import MarginLabeler
 from bayeseq.baselines.optimise import interrupted_message, max_iter_message
 from bayeseq.baselines.pieces import Pieces, Rules
+from bayeseq.baselines.planes import Block
 from bayeseq.baselines.tokens import PrimalScores, token_scores
 from bayeseq.baselines.workingset import MarginSolver, State
 from bayeseq.kernels import Kernel
@@ -22,9 +25,9 @@ _CALM = 2
 """Visits without a violation after which a block is left alone until the others are calm too."""
 _DRIFT = 2.0
 """All blocks are woken where an exact look finds violations so many times those of a round."""
-_REVISITS, _EASE = 10, 0.1
-"""After a round the blocks are visited again with the labellings they have, so many times at most,
-until the violations are down to this part of what the round found."""
+_EASE = 0.1
+"""After a round the blocks are visited again with the labellings they have, until the violations
+are down to this part of what the round found."""
 _CHECK = 5
 """Rounds between two exact looks at the duality gap."""
 
@@ -48,8 +51,10 @@ class MaxMarginLabeler(MarginLabeler):
         slack: str | None,
         block_tokens: int,
         flips: int = 0,
+        revisits: int = 10,
+        until_calm: bool = False,
     ) -> tuple[MarginSolver, FitResult]:
-        """Fit, and set what predictions need."""
+        """Fit, and set what predictions need. For `revisits` and `until_calm` see `_revisit`."""
         require_positive("max_iter", self.max_iter)
         if not self.C > 0 or not np.isfinite(self.C):
             raise ValueError(f"C is {self.C}; it must be positive and finite")
@@ -68,7 +73,7 @@ class MaxMarginLabeler(MarginLabeler):
             block_tokens=block_tokens,
             flips=flips,
         )
-        result = self._rounds(solver)
+        result = self._rounds(solver, partial(_revisit, most=revisits, until_calm=until_calm))
         alpha, A = solver.coefficients()
         if isinstance(solver.scores, PrimalScores):
             self._set_weights(solver.scores.weights(alpha), A)
@@ -76,7 +81,7 @@ class MaxMarginLabeler(MarginLabeler):
             self._set_points(pieces, kernel, alpha, A)
         return solver, result
 
-    def _rounds(self, solver: MarginSolver) -> FitResult:
+    def _rounds(self, solver: MarginSolver, revisit: Callable[..., None]) -> FitResult:
         name = type(self).__name__
         rng = np.random.default_rng(self.random_state)
         trace: list[float] = []
@@ -88,7 +93,7 @@ class MaxMarginLabeler(MarginLabeler):
         with tqdm(total=self.max_iter, desc=name, disable=off, delay=2, leave=False) as bar:
             try:
                 while state.gap > self.tol and len(trace) < self.max_iter:
-                    worst = _round(solver, rng, accuracy)
+                    worst = _round(solver, rng, accuracy, revisit)
                     trace.append(solver.dual)
                     elapsed.append(time.perf_counter() - began)
                     bar.update()
@@ -124,7 +129,9 @@ class MaxMarginLabeler(MarginLabeler):
         )
 
 
-def _round(solver: MarginSolver, rng: np.random.Generator, accuracy: float) -> float:
+def _round(
+    solver: MarginSolver, rng: np.random.Generator, accuracy: float, revisit: Callable[..., None]
+) -> float:
     """Visit the blocks that are not calm, in a random order, then raise the dual further with the
     labellings that they have; the largest violation."""
     awake = [block for block in solver.blocks if block.calm < _CALM]
@@ -133,10 +140,27 @@ def _round(solver: MarginSolver, rng: np.random.Generator, accuracy: float) -> f
         violation = solver.visit(awake[k], accuracy)
         awake[k].calm = 0 if violation > accuracy else awake[k].calm + 1
         worst = max(worst, violation)
-    goal = max(accuracy, _EASE * worst)
-    for _ in range(_REVISITS):
-        left = {k: solver.revisit(awake[k], goal) for k in rng.permutation(len(awake)).tolist()}
-        awake = [awake[k] for k, violation in left.items() if violation > goal]
-        if not awake:
-            break
+    revisit(solver, rng, awake, max(accuracy, _EASE * worst))
     return worst
+
+
+def _revisit(
+    solver: MarginSolver,
+    rng: np.random.Generator,
+    blocks: list[Block],
+    goal: float,
+    most: int,
+    until_calm: bool,
+) -> None:
+    """Up to `most` passes over the blocks that violate by more than the goal. A block that is done
+    may be disturbed by the others: with `until_calm` all are looked at again in the end."""
+    left = blocks
+    for _ in range(most):
+        every = len(left) == len(blocks)
+        order = rng.permutation(len(left)).tolist()
+        found = [(left[k], solver.revisit(left[k], goal)) for k in order]
+        left = [block for block, violation in found if violation > goal]
+        if not left:
+            if every or not until_calm:
+                return
+            left = blocks
