@@ -63,7 +63,8 @@ class HMSVM(MaxMarginLabeler):
     Sequences are cut where labels are missing, and weights multiply C. `result_.objective` holds
     the dual objective by round, which never falls; `result_.diagnostics` the primal and the dual at
     the end, the duality gap (a part of the primal) and the KKT residual, the largest violation of
-    the optimality conditions. All are exact: one more pass over all sequences measures them.
+    the optimality conditions. All are exact: one more pass over all sequences measures them. The
+    primal is that of the best multiple of the weights, since all multiples label alike.
 
     >>> model = HMSVM(C=10.0).fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
     >>> model.predict([[["a"], ["a"], ["b"]]])

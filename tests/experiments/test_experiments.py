@@ -8,9 +8,18 @@ import pytest
 
 from bayeseq import CRF, HMM, load_dataset, word_features
 from bayeseq.cli.main import main
-from bayeseq.experiments import gpsc, mlp
+from bayeseq.experiments import gpsc, margins, mlp
 from bayeseq.experiments.rivals import CrossValidatedSSVM
-from bayeseq.experiments.setting import CRFsuite, Data, Report, cut_at_gaps, mean_sd, paired, table
+from bayeseq.experiments.setting import (
+    CRFsuite,
+    Data,
+    Report,
+    by_sentence,
+    cut_at_gaps,
+    mean_sd,
+    paired,
+    table,
+)
 from tests.labelers.conformance import easy_task
 
 
@@ -182,6 +191,18 @@ def test_label_scores_of_one_fold(data_dir, monkeypatch):
     assert found["precision"] == pytest.approx(precision)
     assert found["recall"] == pytest.approx(recall)
     assert found["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+
+
+def test_more_error_than_the_hm_svm_has_a_plus():
+    truth = [["A", "B"], ["B", "B", "A"]]
+    records = [
+        {"model": "HM-SVM", "fold": 0, **by_sentence(truth, truth)},
+        {"model": "HMM", "fold": 0, **by_sentence(truth, [["A", "A"], ["B", "A", "A"]])},
+    ]
+    assert records[1]["right"] == "1 2"
+    assert records[1]["tokens"] == "2 3"
+    line = margins._differences(records, ["HMM", "HM-SVM"]).splitlines()[-1]
+    assert line.split()[:2] == ["HMM", "+40.00"]
 
 
 def test_paired_differences_are_in_points():
