@@ -48,6 +48,7 @@ def plot_sbc_ranks(check: RankCheck, ax: "Axes | None" = None) -> "Axes":
         label=f"{check.level:.0%} of uniform bins",
     )
     ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.3 * max(check.counts.max(), check.upper.max())))
+    ax.locator_params(axis="y", integer=True)
     ax.set(xlabel=f"rank among {check.draws:,} draws", ylabel="count")
     ax.set_title(f"{check.total:,} ranks of true values")
     ax.legend(loc="upper center", ncols=3, fontsize="small")
