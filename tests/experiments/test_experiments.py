@@ -117,7 +117,7 @@ def test_a_setting_is_chosen_on_held_out_training_sequences():
         seen.append(penalty)
         return CRF(l2=penalty, progress=False)
 
-    assert gpsc._chosen(make, (1e3, 0.3), data) == 0.3
+    assert chosen(make, (1e3, 0.3), data) == 0.3
     assert seen == [1e3, 0.3]
 
 
