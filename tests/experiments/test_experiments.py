@@ -15,6 +15,7 @@ from bayeseq.experiments.setting import (
     Data,
     Report,
     by_sentence,
+    chosen,
     cut_at_gaps,
     mean_sd,
     paired,
