@@ -17,7 +17,7 @@ demo: install
 	$(BIN)/bayeseq demo
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: install
 	$(BIN)/ruff check .
