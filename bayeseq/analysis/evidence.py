@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from bayeseq.analysis.fitted import training_data
-from bayeseq.analysis.html import html_paragraphs, html_table
 from bayeseq.analysis.representers import representers
 from bayeseq.data.errors import DataError
 from bayeseq.data.labels import Labels
+from bayeseq.diagnostics.html import html_paragraphs, html_table
 from bayeseq.diagnostics.tables import aligned
 from bayeseq.labelers.base import SequenceLabeler
 from bayeseq.labelers.chain import require_positive

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bayeseq.analysis.html import html_paragraphs, html_table
 from bayeseq.baselines.hmm import HMM
 from bayeseq.baselines.linear import LinearChainLabeler
 from bayeseq.data.errors import DataError
+from bayeseq.diagnostics.html import html_paragraphs, html_table
 from bayeseq.diagnostics.tables import aligned
 from bayeseq.kernels.maps import LinearMap
 from bayeseq.labelers.base import SequenceLabeler

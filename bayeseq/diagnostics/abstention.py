@@ -161,7 +161,7 @@ def risk_coverage(
         raise ValueError(f'unit must be "token" or "sequence", not {unit!r}')
     lengths = [len(labels) for labels in y_true]
     table = token_table(y_true, proba, classes)
-    answer = _answers(table, y_pred, lengths, classes)
+    answer = answer_columns(table, y_pred, lengths, classes)
     cases = _token_cases if unit == "token" else _sequence_cases
     trust, wrong, sequence = cases(table, answer, lengths, confidence)
     require_tokens(len(trust), "labelled token")
@@ -187,7 +187,7 @@ def risk_coverage(
     )
 
 
-def _answers(
+def answer_columns(
     table: TokenTable, y_pred: Labels | None, lengths: Sequence[int], classes: Sequence[str]
 ) -> Ints:
     """The column of the answer at each token (N,)."""

@@ -7,7 +7,6 @@ within each reweighting: what makes a sentence hard, makes it hard for both. See
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -20,6 +19,7 @@ from bayeseq.data.schemes import tags_to_entities
 from bayeseq.diagnostics.bootstrap import sequence_weights
 from bayeseq.diagnostics.calibration import BINS, Proba, RandomState, ece
 from bayeseq.diagnostics.evaluation import _are_tags, _plain
+from bayeseq.diagnostics.html import html_paragraphs, html_table
 from bayeseq.diagnostics.scores import _complete
 from bayeseq.diagnostics.tables import aligned, percent
 from bayeseq.diagnostics.tokens import Floats, Labels, MaybeLabels, label_pairs, token_table
@@ -119,11 +119,10 @@ class Comparison:
         return self.table()
 
     def _repr_html_(self) -> str:
-        parts = [_html_table(self._score_rows())]
+        parts = [html_table(self._score_rows())]
         if self.differences:
-            heading = f"<p>{html.escape(self._heading())}</p>"
-            parts += [heading, _html_table(self._difference_rows())]
-        return "\n".join([*parts, *(f"<p>{html.escape(note)}</p>" for note in self._notes())])
+            parts += [html_paragraphs([self._heading()]), html_table(self._difference_rows())]
+        return "\n".join([*parts, html_paragraphs(self._notes())])
 
     def _heading(self) -> str:
         return (
@@ -328,11 +327,3 @@ def _cell(score: str, value: float | None, sign: bool = False) -> str:
         return "-"
     text = percent(value) if score in SHARES else f"{value:.4f}"
     return f"+{text}" if sign and value > 0 else text
-
-
-def _html_table(rows: list[list[str]]) -> str:
-    lines = ["<table>"]
-    for number, row in enumerate(rows):
-        tag = "td" if number else "th"
-        lines.append(f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in row)}</tr>")
-    return "\n".join([*lines, "</table>"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayeseq.diagnostics.abstention import _answers
+from bayeseq.diagnostics.abstention import answer_columns
 from bayeseq.diagnostics.calibration import Proba
 from bayeseq.diagnostics.scores import confusion
 from bayeseq.diagnostics.tokens import MISSING, Floats, Ints, Labels, MaybeLabels, token_table
@@ -54,7 +54,7 @@ def confusion_confidence(
     (0.8, 0.6)
     """
     table = token_table(y_true, proba, classes)
-    answer = _answers(table, y_pred, [len(labels) for labels in y_true], classes)
+    answer = answer_columns(table, y_pred, [len(labels) for labels in y_true], classes)
     known = table.target != MISSING
     truth = [label for labels in y_true for label in labels if label is not None]
     guess = [classes[column] for column in answer[known]]

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from bayeseq.data.errors import DataError
 from bayeseq.diagnostics.abstention import (
     Unit,
-    _answers,
     _risk,
     _risk_band,
     _sequence_cases,
     _token_cases,
+    answer_columns,
 )
 from bayeseq.diagnostics.binning import Proba, RandomState
 from bayeseq.diagnostics.entity_claims import ScoredEntities, entity_claims
@@ -155,7 +155,7 @@ def review_budget(
     hidden = [[None] * len(np.asarray(rows)) for rows in proba] if y_true is None else y_true
     lengths = [len(labels) for labels in hidden]
     table = token_table(hidden, proba, classes)
-    answer = _answers(table, y_pred, lengths, classes)
+    answer = answer_columns(table, y_pred, lengths, classes)
     if y_true is None:  # take the answers for the truth, to get at the cases
         table = TokenTable(table.proba, answer, table.sequence)
     cases = _token_cases if unit == "token" else _sequence_cases
