@@ -52,6 +52,23 @@ class LearningCurve:
         reached = np.flatnonzero((self.smooth_mean if smooth else self.mean) <= target)
         return float(self.share[reached[0]]) if len(reached) else None
 
+    def labels_for(self, target: float) -> float | None:
+        """The share at which the mean error, on straight lines between the points, first is
+        `target`: the first of all where it already is less there; None where it never is.
+
+        >>> learning_curve([0.2, 0.4], [[0.3, 0.1]]).labels_for(0.2)
+        0.3
+        """
+        mean = self.mean
+        reached = np.flatnonzero(mean <= target)
+        if not len(reached):
+            return None
+        k = int(reached[0])
+        if k == 0:
+            return float(self.share[0])
+        along = (mean[k - 1] - target) / (mean[k - 1] - mean[k])
+        return float(self.share[k - 1] + along * (self.share[k] - self.share[k - 1]))
+
 
 def learning_curve(share: npt.ArrayLike, errors: npt.ArrayLike) -> LearningCurve:
     """A checked `LearningCurve` of shares (K,) and errors (R, K)."""

@@ -203,7 +203,7 @@ def summary(
     curves = {choice: _curve(records, choice) for choice in choices}
     full = {c.model: curves[c].errors[:, -1] for c in choices if c == Choice(c.model, "random")}
     report = Report(name, command, records=records)
-    report.tables = [_errors(curves, full), _needed(curves, full)]
+    report.tables = [_errors(curves, full), _beside_random(curves), _needed(curves, full)]
     report.picture = partial(_draw, curves, full)
     return report
 
@@ -223,6 +223,28 @@ def _errors(curves: dict[Choice, LearningCurve], full: dict[str, np.ndarray]) ->
         rows.append([choice.name, *cells, mean_sd(full[choice.model].tolist(), 100.0)])
     return table(
         rows, "error % on the test part by the share of the pool's tokens that is labelled"
+    )
+
+
+def _beside_random(curves: dict[Choice, LearningCurve]) -> str:
+    """What share of the labels given by lot each choice needs for the same error."""
+    budgets = (0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+    rows = [["labels by lot", *(f"{budget:.0%}" for budget in budgets)]]
+    for choice, curve in curves.items():
+        lot = curves[Choice(choice.model, "random")]
+        if curve is not lot:
+            targets = dict(zip(lot.share.tolist(), lot.mean.tolist(), strict=True))
+            needs = [curve.labels_for(targets[budget]) for budget in budgets]
+            cells = [
+                "more" if need is None else f"{need / budget:.0%}"
+                for need, budget in zip(needs, budgets, strict=True)
+            ]
+            rows.append([choice.name, *cells])
+    return table(
+        rows,
+        "for the error of random sentences with this share of the pool's labels, a choice needs so "
+        "many of\nthem (mean errors over seeds, straight lines between the shares; more: not "
+        "reached)",
     )
 
 
