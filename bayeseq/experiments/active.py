@@ -228,7 +228,8 @@ def _errors(curves: dict[Choice, LearningCurve], full: dict[str, np.ndarray]) ->
 
 def _beside_random(curves: dict[Choice, LearningCurve]) -> str:
     """What share of the labels given by lot each choice needs for the same error."""
-    budgets = (0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+    drawn = next(curve for choice, curve in curves.items() if choice.strategy == "random")
+    budgets = [b for b in (0.2, 0.3, 0.4, 0.6, 0.8, 1.0) if b in drawn.share.tolist()]
     rows = [["labels by lot", *(f"{budget:.0%}" for budget in budgets)]]
     for choice, curve in curves.items():
         lot = curves[Choice(choice.model, "random")]

@@ -78,9 +78,12 @@ def test_what_is_read_off_the_curves(tmp_path):
         record(tokens, 1, [0.1, 0.3], [0.2, 0.13]),
     ]
     report = summary("active-learning", "command", records, (random, mnlp, tokens))
-    errors, needed = (text.split("\n") for text in report.tables)
+    errors, beside, needed = (text.split("\n") for text in report.tables)
     assert errors[1].split()[0] == "labelled"
     assert errors[3].split()[-3:] == ["20.00±0.00", "9.00±1.41", "11.00±1.41"]
+    assert beside[2].split() == ["labels", "by", "lot", "60%", "100%"]
+    # 0.25 is passed before 10 %, and 0.11 on the way from 0.20 at 10 % to 0.09 at 60 %
+    assert beside[3].split()[-2:] == ["17%", "51%"]
     row = next(line for line in needed if line.startswith("CRF, MNLP"))
     # 0.20 against 0.11 at 10 % and 0.09 at 60 %, where the differences are 0.00 and −0.04
     assert row.split()[2:] == ["60%", "never", "+9.00±1.00", "-2.00±2.00"]
