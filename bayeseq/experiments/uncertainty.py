@@ -176,6 +176,8 @@ def _scores_table(records: list[dict[str, Any]], models: Sequence[str]) -> str:
     for domain in DOMAINS:
         for model in models:
             own = [r["alike"] for r in records if (r["domain"], r["model"]) == (domain, model)]
+            if not own:
+                continue
             floor = 100 * np.mean([r["ece_floor"] for r in own])
             cells = [
                 NAMES.get(domain, domain),
@@ -214,7 +216,8 @@ def _change_table(records: list[dict[str, Any]], models: Sequence[str]) -> str:
     for domain, text in OTHER.items():
         for model in models:
             own = [r for r in records if (r["domain"], r["model"]) == (domain, model)]
-            rows.append([f"{domain} → {text}", model, *_changes(own)])
+            if own:
+                rows.append([f"{domain} → {text}", model, *_changes(own)])
     return table(rows, "from text like that of training to other text, means over splits")
 
 
