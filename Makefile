@@ -28,7 +28,7 @@ bench: install
 	$(BIN)/python benchmarks/crf.py
 
 notebooks: install
-	$(BIN)/python -m pytest --nbmake notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake notebooks
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
