@@ -35,7 +35,8 @@ def test_they_are_standard_normal_and_independent():
         rows = np.moveaxis(found, axis, 0).reshape(found.shape[axis], -1)
         pairs = np.corrcoef(rows)[np.triu_indices(len(rows), 1)]
         # correlations of n independent pairs have a standard deviation of 1 / √n
-        assert np.sqrt(rows.shape[1]) * pairs.std() == pytest.approx(1, abs=0.3) or axis == 2
+        if len(pairs) > 100:  # of fewer the deviation says little
+            assert np.sqrt(rows.shape[1]) * pairs.std() == pytest.approx(1, abs=0.3)
         assert abs(pairs).max() < 6 / np.sqrt(rows.shape[1])
 
 
