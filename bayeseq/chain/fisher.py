@@ -32,12 +32,12 @@ class LabelCovariance(NamedTuple):
 
 
 class PairCovariance(NamedTuple):
-    """Covariances of n_ab, how often label b follows a; the pairs ab are laid out as a · C + b."""
+    """Covariances of n_ab, how often label b follows a, for P of the pairs ab."""
 
     with_labels: Tensor
-    """(N, C, C²) Cov([y_t = c], n_ab)"""
+    """(N, C, P) Cov([y_t = c], n_ab)"""
     among: Tensor
-    """(C², C²)"""
+    """(P, P)"""
 
 
 def label_covariances(
@@ -75,42 +75,47 @@ def label_covariances(
         left, right = left[go_on], first + pair
 
 
-def pair_covariances(chain: Chain, known: Tensor, weights: Tensor) -> PairCovariance:
+def pair_covariances(
+    chain: Chain, known: Tensor, weights: Tensor, pairs: Tensor | None = None
+) -> PairCovariance:
     """The covariances of label-pair counts with labels and among each other.
 
-    They stand on two conditional means: F_t(c) = E[n up to t | y_t = c] and G_t(c) = E[n after t |
-    y_t = c], each for all C² counts at once. Needs N · C³ numbers for each draw.
+    `pairs` (P,) are the numbers a · C + b of the pairs that are counted; all by default. They stand
+    on two conditional means: F_t(c) = E[n up to t | y_t = c] and G_t(c) = E[n after t | y_t = c],
+    each for all P counts at once. Needs N · C · P numbers for each draw.
     """
     layout, C = chain.layout, chain.n_labels
+    counted = torch.arange(C * C) if pairs is None else pairs
+    a, b, every = counted // C, counted % C, torch.arange(len(counted))
     first = layout.n_tokens - layout.n_pairs
     p, xi = _marginals(chain)
     counts = (known[layout.previous] & known[first:]).to(p.dtype).view(-1, 1, 1)
     backward = _conditional(xi, p[:, first:].unsqueeze(-2)).transpose(-1, -2)  # [to, from]
     onward = _conditional(xi, p.index_select(-2, layout.previous).unsqueeze(-1))
-    F, G = (p.new_zeros(*p.shape, C * C) for _ in range(2))
+    F, G = (p.new_zeros(*p.shape, len(counted)) for _ in range(2))
+    own = (backward * counts)[..., b, a]
     for t, rows in enumerate(layout.steps[1:], start=1):
-        a, n = layout.starts[t - 1], layout.sizes[t]
-        pairs = slice(rows.start - first, rows.stop - first)
-        torch.matmul(backward[:, pairs], F[:, a : a + n], out=F[:, rows])
-        own = F[:, rows].unflatten(-1, (C, C)).diagonal(0, -3, -1)  # [from, to]
-        own += (backward[:, pairs] * counts[pairs]).transpose(-1, -2)
+        start, n = layout.starts[t - 1], layout.sizes[t]
+        into = slice(rows.start - first, rows.stop - first)
+        torch.matmul(backward[:, into], F[:, start : start + n], out=F[:, rows])
+        F[:, rows][..., b, every] += own[:, into]
+    own = (onward * counts)[..., a, b]
     for t in range(len(layout.sizes) - 1, 0, -1):
-        rows, a, n = layout.steps[t], layout.starts[t - 1], layout.sizes[t]
-        pairs = slice(rows.start - first, rows.stop - first)
-        torch.matmul(onward[:, pairs], G[:, rows], out=G[:, a : a + n])
-        own = G[:, a : a + n].unflatten(-1, (C, C)).diagonal(0, -3, -2)  # [to, from]
-        own += (onward[:, pairs] * counts[pairs]).transpose(-1, -2)
-    weighed = (xi * counts).flatten(-2)
-    expected = p.new_zeros(len(p), layout.n_sequences, C * C)
-    expected.index_add_(1, layout.sequence[first:], weighed)
+        rows, start, n = layout.steps[t], layout.starts[t - 1], layout.sizes[t]
+        into = slice(rows.start - first, rows.stop - first)
+        torch.matmul(onward[:, into], G[:, rows], out=G[:, start : start + n])
+        G[:, start : start + n][..., a, every] += own[:, into]
+    weighed = xi * counts
+    expected = p.new_zeros(len(p), layout.n_sequences, len(counted))
+    expected.index_add_(1, layout.sequence[first:], weighed[..., a, b])
     omega = weights[layout.sequence]
     of_row = expected[:, layout.sequence].unsqueeze(-2)
-    weighed = weighed.unflatten(-1, (C, C)) * omega[first:].view(-1, 1, 1)
+    weighed = weighed * omega[first:].view(-1, 1, 1)
     ahead = F[:, layout.previous] - of_row[:, first:]
     among = torch.einsum("snab,snak->abk", weighed, ahead)
     among += torch.einsum("snab,snbk->abk", weighed, G[:, first:])
-    among = among.reshape(C * C, C * C)
-    among.diagonal().add_(weighed.sum((0, 1)).reshape(-1))
+    among = among[a, b]
+    among.diagonal().add_(weighed.sum((0, 1))[a, b])
     by_label = F.add_(G).sub_(of_row).mul_(p.unsqueeze(-1)).mean(0)
     by_label *= (omega * known).view(-1, 1, 1)
     return PairCovariance(by_label, among / len(p))

@@ -27,8 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayeseq.inference.centre import centred
 from bayeseq.inference.chain_likelihood import likelihood
-from bayeseq.inference.joint import Information, JointFamily, JointPosterior
+from bayeseq.inference.information import Information, JointFamily
+from bayeseq.inference.joint import Coordinates, JointPosterior
 from bayeseq.inference.optimise import Search, minimise, progress_bar
 from bayeseq.inference.variational import LARGEST_VARIANCE, SMALLEST_VARIANCE, Trace
 
@@ -45,6 +47,10 @@ class Mode:
         found = likelihood(self.model, u)
         value = 0.5 * float(flat @ flat) - float(found.value)
         return value, flat - found.gradient.reshape(-1).numpy()
+
+
+_FEW = 2
+"""Mirrored pairs of draws that a precision is averaged over; steps average over sweeps too."""
 
 
 @dataclass(eq=False)
@@ -69,16 +75,11 @@ class ChainSolver:
     name: str = "Gaussian"
     _white: Tensor = field(init=False)
 
-    def mode(
-        self, start: Tensor | None = None, *, max_iter: int = 500, tol: float = 1e-6
-    ) -> tuple[Tensor, Search]:
+    def mode(self, *, max_iter: int = 500, tol: float = 1e-6) -> tuple[Tensor, Search]:
         """The whitened weights (D, C) of the largest posterior density."""
-        flat = np.zeros(int(np.prod(self.model.latent_shape)))
-        if start is not None:
-            flat = np.ascontiguousarray(start.reshape(-1).numpy())
         found, search = minimise(
             Mode(self.model),
-            flat,
+            np.zeros(int(np.prod(self.model.latent_shape))),
             max_iter=max_iter,
             tol=tol,
             progress=self.progress,
@@ -97,28 +98,32 @@ class ChainSolver:
         u, search = self.mode(tol=1e-3)
         if search.interrupted:
             raise KeyboardInterrupt
-        return self._climb(self._at_mode(self.model, u), self._next_laplace)
+        value = float(likelihood(self.model, u).value)
+        first = self._around(self.model, u, value)
+        if not bool(self.learned.any()):
+            first = self._at_mode(self.model, first.posterior)
+        return self._climb(first, self._next_laplace)
 
-    def _at_mode(self, model: Any, start: Tensor) -> _State:
-        self.model = model
-        u, search = replace(self, progress=False).mode(start, tol=min(1e-5, self.tol))
-        if search.interrupted:
-            raise KeyboardInterrupt
-        information = self.family.information(model, model.chain(model.seen(u)))
+    def _at_mode(self, model: Any, near: JointPosterior) -> _State:
+        """The state at the mode, searched from the mean of a Gaussian near the posterior."""
+        return self._around(model, *centred(model, near, torch.zeros(1, *near.mean.shape).double(), 0.1 * self.tol))
+
+    def _around(self, model: Any, u: Tensor, value: float) -> _State:
+        """The state at a mode with this log-likelihood."""
+        information = self._information_at(model, u.unsqueeze(0))
         posterior = information.posterior(model, u)
-        value = float(likelihood(model, u).value)
         evidence = value - 0.5 * float(u.square().sum()) + 0.5 * posterior.log_det
         return _State(model, posterior, evidence, information)
 
-    def _next_laplace(self, state: _State, stretch: float) -> _State | None:
+    def _next_laplace(self, state: _State, stretch: float) -> tuple[_State, float] | None:
         if not bool(self.learned.any()):
             return None
-        for factor in (stretch, 1.0, 0.5, 0.1):
-            if factor <= stretch:
-                model = self._with_variances(state, factor)
-                found = self._at_mode(model, state.posterior.mean / model.scale)
-                if found.bound > state.bound:
-                    return found
+        for factor in _shorter(stretch, (1.0, 0.5, 0.1)):
+            found = self._at_mode(self._with_variances(state, factor), state.posterior)
+            if found.bound > state.bound:
+                return found, factor
+            if self._level(state, found):
+                break
         return None
 
     # ---- variational ----------------------------------------------------------------------------
@@ -128,57 +133,49 @@ class ChainSolver:
         start, trace = replace(self, tol=max(1e-2, self.tol))._laplace()
         if trace.interrupted:
             raise KeyboardInterrupt
-        self.model, u = start.model, start.posterior.whitened_mean
-        self._white = mirrored_draws(self.draws, u.numel(), self.seed)
-        first = self._expected(self.model, start.posterior, start.information)
+        self.model = start.model
+        self._white = mirrored_draws(self.draws, start.posterior.mean.numel(), self.seed)
+        first = self._moved(start.model, start.posterior, start.information)
         state, trace = self._climb(first, self._next_variational)
         return state.posterior, trace
 
-    def _expected(self, model: Any, posterior: JointPosterior, information: Information) -> _State:
-        """A state of the variational search: the bound, and the gradient for the next step."""
-        u = posterior.whitened_mean + posterior.coloured(self._white)
-        found = likelihood(model, u)
-        mean, S = posterior.whitened_mean, posterior.whitened_variances
-        divergence = 0.5 * float((S + mean.square() - 1).sum()) - 0.5 * posterior.log_det
-        bound = float(found.value.mean()) - divergence
-        return _State(model, posterior, bound, information, found.gradient.mean(0))
-
-    def _next_variational(self, state: _State, stretch: float) -> _State | None:
+    def _next_variational(self, state: _State, stretch: float) -> tuple[_State, float] | None:
         posterior, model = state.posterior, state.model
-        chain = model.chain(model.seen(posterior.whitened_mean + posterior.coloured(self._white)))
-        information = self.family.information(model, chain)
-        factors = [stretch, 1.0, 0.3] if bool(self.learned.any()) else []
-        for factor in [*(f for f in factors if f <= stretch), 0.0]:
-            found = self._moved(state, information, factor, (1.0, 0.3))
-            if found is not None:
-                return found
-        # Shorter steps: precisions between the old and the new ones.
-        information = self.family.information(model, chain, state.information.places)
-        for share in (0.5, 0.2, 0.05):
-            between = state.information.towards(information, share)
-            found = self._moved(state, between, 0.0, (share,))
-            if found is not None:
-                return found
+        few = self._white.unflatten(0, (2, -1))[:, :_FEW].flatten(0, 1)
+        u = posterior.whitened_mean + posterior.coloured(few)
+        there = self._information_at(model, u, posterior.coordinates)
+        factors = _shorter(stretch, (1.0, 0.3)) if bool(self.learned.any()) else []
+        for factor, share in [*((f, 0.5) for f in factors), (0.0, 0.5), (0.0, 0.2), (0.0, 0.05)]:
+            information = state.information.towards(there, share)
+            moved = self._with_variances(state, factor) if factor else model
+            found = self._moved(moved, posterior, information)
+            if found.bound > state.bound:
+                return found, factor
+            if self._level(state, found):
+                break
         return None
 
-    def _moved(
-        self, state: _State, information: Information, factor: float, steps: tuple[float, ...]
-    ) -> _State | None:
-        """The state after prior variances moved by a factor, a precision, and a step of the means,
-        if that raises the bound."""
-        model = self._with_variances(state, factor) if factor else state.model
-        mean = state.posterior.mean / model.scale
-        posterior = information.posterior(model, mean)
-        gradient = state.gradient / state.model.scale * model.scale
-        towards = posterior.times(gradient - mean)
-        for step in steps:
-            there = replace(posterior, whitened_mean=mean + step * towards)
-            found = self._expected(model, there, information)
-            if found.bound > state.bound:
-                return found
-        return None
+    def _moved(self, model: Any, near: JointPosterior, information: Information) -> _State:
+        """The Gaussian with the precision of prior and information, its mean where the bound is
+        largest, searched from the mean of one nearby."""
+        posterior = information.posterior(model, near.mean / model.scale)
+        deviations = posterior.coloured(self._white)
+        mean, value = centred(model, posterior, deviations, 0.1 * self.tol)
+        posterior = replace(posterior, whitened_mean=mean)
+        spread = posterior.turned_variances.sum() + mean.square().sum() - mean.numel()
+        bound = value - 0.5 * float(spread) + 0.5 * posterior.log_det
+        return _State(model, posterior, bound, information)
 
     # ---- both -----------------------------------------------------------------------------------
+
+    def _information_at(
+        self, model: Any, whitened: Tensor, coordinates: Coordinates | None = None
+    ) -> Information:
+        return self.family.information(model, model.chain(model.seen(whitened)), coordinates)
+
+    def _level(self, state: _State, found: _State) -> bool:
+        """Whether the bound has changed so little that there is nothing more to gain."""
+        return abs(found.bound - state.bound) <= self.tol * abs(state.bound)
 
     def _climb(self, state: _State, following: Any) -> tuple[_State, Trace]:
         """Follow from state to state while the bound rises."""
@@ -189,15 +186,15 @@ class ChainSolver:
         with bar:
             try:
                 while not converged and len(bounds) < self.max_sweeps:
-                    found = following(state, stretch)
-                    if found is None:
+                    after = following(state, stretch)
+                    if after is None:
                         converged = True
                         break
-                    gain, state = found.bound - state.bound, found
+                    found, factor = after
+                    converged, state = self._level(state, found), found
                     bounds.append(state.bound)
                     elapsed.append(time.perf_counter() - began)
-                    converged = gain <= self.tol * abs(state.bound)
-                    stretch = min(1.5 * stretch, 3.0)
+                    stretch = min(1.5 * max(factor, 0.3), 3.0)
                     bar.update()
                     bar.set_postfix_str(f"bound {state.bound:.6g}", refresh=False)
             except KeyboardInterrupt:
@@ -212,7 +209,7 @@ class ChainSolver:
         G = len(model.log_variance)
         sums = torch.zeros(2, G, dtype=torch.float64)
         squares = posterior.whitened_mean.square().sum(-1)
-        determined = (1 - posterior.whitened_variances).sum(-1)
+        determined = (1 - posterior.turned_variances).sum(-1)
         sums[0].index_add_(0, model.groups, squares)
         sums[1].index_add_(0, model.groups, determined)
         move = (sums[0] / sums[1].clamp_min(1e-9)).clamp_min(1e-300).log().clamp(-2, 2)
@@ -236,4 +233,8 @@ class _State:
     posterior: JointPosterior
     bound: float
     information: Information
-    gradient: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+
+def _shorter(first: float, others: tuple[float, ...]) -> list[float]:
+    """A first factor, and those of the others that are smaller."""
+    return [first, *(factor for factor in others if factor < first)]

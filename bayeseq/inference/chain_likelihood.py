@@ -69,16 +69,37 @@ class Likelihood(NamedTuple):
 
 def likelihood(model: ChainModel, whitened: Tensor) -> Likelihood:
     """The log-likelihood and its gradient for weights (…, D + C, C)."""
-    chain = model.chain(model.seen(whitened))
+    value, unary, pairs = _differences(model, model.seen(whitened))
+    return Likelihood(value, _by_weights(model, unary, pairs))
+
+
+def mean_likelihood(
+    model: ChainModel, whitened: Tensor, deviations: tuple[Tensor, ...]
+) -> Likelihood:
+    """The mean log-likelihood of weights (D + C, C) moved by S deviations, and its gradient; the
+    deviations are given by what is seen of them, (S, …) each. Only the chains are S."""
+    seen = tuple(m + d for m, d in zip(model.seen(whitened), deviations, strict=True))
+    value, unary, pairs = _differences(model, seen)
+    return Likelihood(value.mean(), _by_weights(model, unary.mean(0), pairs.mean(0)))
+
+
+def _differences(model: ChainModel, seen: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """The log-likelihood (…), and observed less expected counts of labels (…, N, C) and of label
+    pairs (…, C, C)."""
+    chain = model.chain(seen)
     free = forward_backward(chain, "sum", model.weights)
     held = _held(model, chain)
-    omega = model.weights[model.layout.sequence].unsqueeze(-1)
     assert free.pairs is not None
     assert held.pairs is not None
     value = (held.log_partition - free.log_partition) @ model.weights
-    by_label = model.design.transposed().product((held.unary - free.unary).mul_(omega))
-    gradient = torch.cat([by_label, held.pairs - free.pairs], -2)
-    return Likelihood(value, gradient * model.scale)
+    omega = model.weights[model.layout.sequence].unsqueeze(-1)
+    return value, (held.unary - free.unary).mul_(omega), held.pairs - free.pairs
+
+
+def _by_weights(model: ChainModel, unary: Tensor, pairs: Tensor) -> Tensor:
+    """(…, D + C, C) the gradient by whitened weights, from that by scores."""
+    by_label = model.design.transposed().product(unary)
+    return torch.cat([by_label, pairs], -2) * model.scale
 
 
 def _held(model: ChainModel, chain: Chain) -> Marginals:

@@ -52,8 +52,8 @@ class JointGuide(PyroModule):
         guide = cls(model, covariance)
         guide.whitened_mean.data = posterior.whitened_mean.reshape(-1).clone()
         if guide.full:
-            S = torch.diag(posterior.alone)
-            S[posterior.places.unsqueeze(-1), posterior.places] = posterior.root.T @ posterior.root
+            roots = posterior.coloured(torch.eye(len(posterior.alone), dtype=torch.float64))
+            S = roots.flatten(1).T @ roots.flatten(1)
             guide._set_scale(cholesky(S, "the covariance of a posterior"))
         else:
             guide._set_scale(posterior.whitened_variances.reshape(-1).sqrt())

@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from tqdm import tqdm
 
 PERIOD = 10
-"""Iterations over which the stopping rule looks back."""
+"""Iterations over which the stopping rule looks back, unless told otherwise."""
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -47,12 +47,13 @@ def minimise(
     *,
     max_iter: int,
     tol: float,
+    period: int = PERIOD,
     progress: bool = False,
     name: str = "",
 ) -> tuple[np.ndarray, Search]:
     """The minimum of a smooth function that also returns its gradient.
 
-    Stops when the objective fell by less than `tol` of itself over ten iterations. An interrupt
+    Stops when the objective fell by less than `tol` of itself over `period` iterations. An interrupt
     (Ctrl-C) ends the search and keeps the best point found so far.
     """
     best = start
@@ -68,8 +69,8 @@ def minimise(
         elapsed.append(time.perf_counter() - began)
         bar.update()
         bar.set_postfix_str(f"objective {trace[-1]:.6g}", refresh=False)
-        if len(trace) > PERIOD:
-            before, now = trace[-1 - PERIOD], trace[-1]
+        if len(trace) > period:
+            before, now = trace[-1 - period], trace[-1]
             if before - now <= tol * max(abs(now), np.finfo(float).tiny):
                 raise StopIteration
 

@@ -42,23 +42,17 @@ class DenseReference:
 
 
 class Joint(Protocol):
-    """A Gaussian over whitened weights (D, C), some of which depend on each other."""
+    """A Gaussian over whitened weights (D, C)."""
 
     @property
     def whitened_mean(self) -> Tensor:
         """(D, C)"""
 
-    @property
-    def places(self) -> Tensor:
-        """(n,) the flat places of the weights that do"""
+    def coloured(self, white: Tensor) -> Tensor:
+        """(S, D, C) R z of standard normal z (S, D · C)"""
 
-    @property
-    def root(self) -> Tensor:
-        """(n, n) F, lower triangular, whose Fᵀ F is their covariance"""
-
-    @property
-    def alone(self) -> Tensor:
-        """(D · C,) the variance of each of the others"""
+    def whitened(self, deviations: Tensor) -> Tensor:
+        """(S, D · C) R⁻¹ x"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,16 +68,8 @@ class JointReference:
 
     def colour(self, white: Tensor) -> Tensor:
         """(S, D, C) deviations from the mean, made of standard normal ones."""
-        flat, q = white.flatten(1), self.posterior
-        found = flat * q.alone.sqrt()
-        found[:, q.places] = flat[:, q.places] @ q.root
-        return found.reshape(white.shape)
+        return self.posterior.coloured(white.flatten(1))
 
     def whiten(self, coloured: Tensor) -> Tensor:
         """(S, D, C) the standard normal ones that they are made of."""
-        flat, q = coloured.flatten(1), self.posterior
-        found = flat / q.alone.sqrt()
-        found[:, q.places] = torch.linalg.solve_triangular(
-            q.root, flat[:, q.places], upper=False, left=False
-        )
-        return found.reshape(coloured.shape)
+        return self.posterior.whitened(coloured).reshape(coloured.shape)

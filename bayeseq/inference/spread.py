@@ -22,12 +22,13 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from bayeseq.chain import forward_backward
-from bayeseq.inference.chain_likelihood import likelihood
-from bayeseq.inference.joint import Information, JointFamily, JointPosterior
+from bayeseq.inference.centre import centred
+from bayeseq.inference.information import Information, JointFamily
+from bayeseq.inference.joint import JointPosterior
 
 FOLDS = 4
-_STEPS = 4
-"""Natural-gradient steps of the mean without a fold."""
+_TOLERANCE = 1e-4
+"""What the last step in the search for the mean without a fold may gain."""
 
 _DOUBT = 0.25
 """The posterior's own spread, 1, is believed in to within this: a few sequences change little."""
@@ -48,7 +49,7 @@ def choose_spread(
     white = torch.cat([half, -half])
     parts = [model.select(fold) for fold in folds]
     u = posterior.whitened_mean + posterior.coloured(white)
-    told = [family.information(p, p.chain(p.seen(u)), posterior.places) for p in parts]
+    told = [family.information(p, p.chain(p.seen(u)), posterior.coordinates) for p in parts]
     losses = []
     for k, part in enumerate(parts):
         others = model.select(torch.cat([fold for j, fold in enumerate(folds) if j != k]))
@@ -86,10 +87,7 @@ class _HeldOut:
     ) -> _HeldOut:
         there = information.posterior(others, posterior.whitened_mean)
         deviations = there.coloured(white)
-        mean = there.whitened_mean
-        for _ in range(_STEPS):
-            gradient = likelihood(others, mean + deviations).gradient.mean(0)
-            mean = mean + there.times(gradient - mean)
+        mean, _ = centred(others, there, deviations, _TOLERANCE)
         D = others.design.shape[1]
         unknown = others.design.squared_transpose_times(torch.ones(others.layout.n_tokens, 1)) == 0
         deviations[:, :D].masked_fill_(unknown, 0.0)

@@ -14,7 +14,8 @@ from bayeseq.data.errors import DataError
 from bayeseq.data.groups import column_groups
 from bayeseq.data.schemes import scheme_constraints
 from bayeseq.inference.chain_gaussian import ChainSolver
-from bayeseq.inference.joint import JointFamily, JointPosterior
+from bayeseq.inference.information import JointFamily
+from bayeseq.inference.joint import Coordinates, JointPosterior
 from bayeseq.inference.spread import choose_spread
 from bayeseq.kernels import Kernel, Linear, kernel_from_text
 from bayeseq.kernels.choice import cheapest_map, map_from_arrays
@@ -218,7 +219,8 @@ class GPSC(PosteriorLabeler):
         if isinstance(posterior, JointPosterior):
             lower = np.tril_indices(len(posterior.root))
             found |= {
-                "places": posterior.places.numpy(),
+                "turn": posterior.coordinates.turn.numpy(),
+                "places": posterior.coordinates.places.numpy(),
                 "root": posterior.root.numpy()[lower],
                 "alone": posterior.alone.numpy(),
             }
@@ -252,8 +254,11 @@ class GPSC(PosteriorLabeler):
             alone = finite(tensors["alone"], "alone", (mean.numel(),))
             if bool((alone <= 0).any()) or bool((root.diagonal() <= 0).any()):
                 raise ValueError("a variance is not above 0")
-            places_ = torch.from_numpy(np.array(places))
-            posterior = JointPosterior(mean / scale, log_variance, scale, places_, root, alone)
+            turn = finite(tensors["turn"], "turn", (C, C))
+            if not torch.allclose(turn.T @ turn, torch.eye(C, dtype=torch.float64)):
+                raise ValueError("the contrasts of labels are not orthogonal")
+            coordinates = Coordinates(turn, torch.from_numpy(np.array(places)))
+            posterior = JointPosterior(mean / scale, log_variance, scale, coordinates, root, alone)
         elif self.inference != "map":
             raise ValueError("the posterior is missing")
         self._set_posterior(feature_map, posterior, spread)

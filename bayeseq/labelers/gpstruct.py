@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayeseq.data.labels import Labels
 from bayeseq.inference.chain_gaussian import ChainSolver
-from bayeseq.inference.joint import JointFamily, JointPosterior
+from bayeseq.inference.information import JointFamily
+from bayeseq.inference.joint import JointPosterior
 from bayeseq.inference.reference import JointReference
 from bayeseq.inference.sampling import Plan, Run, sample
 from bayeseq.inference.variances import VariancePrior

@@ -77,6 +77,10 @@ def test_all_covariances_are_those_of_all_labellings(problem):
     with_labels[rows] = pairs.with_labels
     np.testing.assert_allclose(with_labels.reshape(N * C, -1), want[: N * C, N * C :], atol=1e-12)
     np.testing.assert_allclose(pairs.among, want[N * C :, N * C :], atol=1e-12)
+    some = torch.arange(C * C)[:: max(1, C - 1)]
+    counted = pair_covariances(chain, told, omega, some)
+    torch.testing.assert_close(counted.with_labels, pairs.with_labels[..., some])
+    torch.testing.assert_close(counted.among, pairs.among[some.unsqueeze(-1), some])
 
 
 def test_what_is_left_out_of_a_long_chain_is_small():

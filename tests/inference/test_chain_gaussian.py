@@ -12,7 +12,7 @@ from pyro.optim import ClippedAdam
 from scipy.optimize import minimize
 
 from bayeseq.inference.chain_gaussian import ChainSolver, Mode
-from bayeseq.inference.joint import JointFamily
+from bayeseq.inference.information import JointFamily
 from bayeseq.inference.joint_guide import JointGuide
 from bayeseq.kernels import Polynomial
 from bayeseq.kernels.maps import exact_map

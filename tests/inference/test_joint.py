@@ -7,21 +7,28 @@ import torch
 from hypothesis import given, settings
 
 from bayeseq.inference.chain_likelihood import likelihood
-from bayeseq.inference.joint import JointFamily
+from bayeseq.inference.information import JointFamily
+from bayeseq.inference.joint import contrasts
 from tests.inference.chains import chain_model
 
 
 def dense_covariance(posterior):
-    """S (P, P) of the whitened weights, by loops over places."""
+    """S (P, P) of the whitened weights, by loops over places, turned back by loops over labels."""
     P = posterior.alone.numel()
+    turn = posterior.coordinates.turn.numpy()
+    C = len(turn)
     S = np.diag(posterior.alone.numpy().copy())
     block = posterior.root.numpy().T @ posterior.root.numpy()
-    places = posterior.places.tolist()
+    places = posterior.coordinates.places.tolist()
     for i, a in enumerate(places):
         for j, b in enumerate(places):
             S[a, b] = block[i, j]
-    assert S.shape == (P, P)
-    return S
+    back = np.eye(P)
+    for d in range(P // C - C):  # not the transitions
+        for c in range(C):
+            for k in range(C):
+                back[d * C + c, d * C + k] = turn[c, k]
+    return back @ S @ back.T
 
 
 def negative_hessian(model, u):
@@ -60,10 +67,39 @@ def test_the_precision_is_the_prior_and_the_hessian(seed, C, D, sparse):
     information = JointFamily("full").information(model, model.chain(model.seen(u)))
     posterior = information.posterior(model, u)
     want = np.eye(u.numel()) + negative_hessian(model, u)
-    weak = np.setdiff1d(np.arange(u.numel()), posterior.places.numpy())
-    want[weak] = want[:, weak] = 0.0  # features that never occur keep their prior
-    want[weak, weak] = 1.0
-    np.testing.assert_allclose(np.linalg.inv(dense_covariance(posterior)), want, atol=2e-5)
+    np.testing.assert_allclose(np.linalg.inv(dense_covariance(posterior)), want, atol=1e-2)
+    exact = JointFamily("full").information(model, model.chain(model.seen(u)))
+    assert_close_where_told(exact, posterior, want)
+
+
+def assert_close_where_told(information, posterior, want):
+    """Rows of the precision of what depends on each other are exact; the others keep their
+    prior up to what was passed over."""
+    turn = information.coordinates.turn.numpy()
+    P, C = len(want), len(turn)
+    back = np.eye(P)
+    for d in range(P // C - C):
+        back[d * C : (d + 1) * C, d * C : (d + 1) * C] = turn
+    places = posterior.coordinates.places.numpy()
+    turned = (back.T @ want @ back)[places[:, None], places]
+    precision = np.linalg.inv(posterior.root.numpy().T @ posterior.root.numpy())
+    np.testing.assert_allclose(precision, turned, atol=2e-5)
+    others = np.setdiff1d(np.arange(P), places)
+    assert np.abs((back.T @ want @ back)[others] - np.eye(P)[others]).max(initial=0) < 2e-2
+
+
+@pytest.mark.parametrize("counts", [[3], [1, 5], [2, 2, 9], [4, 0, 7, 1]])
+def test_contrasts_are_of_a_label_with_those_that_are_more_frequent(counts):
+    turn = contrasts(torch.tensor(counts)).numpy()
+    C = len(counts)
+    np.testing.assert_allclose(turn.T @ turn, np.eye(C), atol=1e-15)
+    np.testing.assert_allclose(turn[:, 0], C**-0.5)
+    order = np.argsort(counts, kind="stable")
+    for k in range(1, C):
+        label, later = order[k - 1], order[k:]
+        assert (turn[order[: k - 1], k] == 0).all()
+        assert turn[label, k] > 0
+        np.testing.assert_allclose(turn[later, k], -turn[label, k] / len(later))
 
 
 def test_what_is_not_known_tells_nothing():
@@ -93,6 +129,7 @@ def test_every_answer_is_that_of_the_dense_covariance(posterior):
     x = torch.tensor(rng.normal(size=(3, *shape)))
     flat = x.reshape(3, -1)
     torch.testing.assert_close(posterior.whitened_variances, S.diagonal().reshape(shape))
+    torch.testing.assert_close(posterior.turned_variances.sum(), S.diagonal().sum())
     torch.testing.assert_close(posterior.log_det, float(torch.logdet(S)))
     torch.testing.assert_close(posterior.times(x[0]).reshape(-1), S @ flat[0])
     torch.testing.assert_close(
@@ -101,16 +138,27 @@ def test_every_answer_is_that_of_the_dense_covariance(posterior):
     white = torch.eye(len(S), dtype=torch.float64)
     root = posterior.coloured(white).reshape(len(S), -1)
     torch.testing.assert_close(root.T @ root, S)
+    made_of = posterior.whitened(posterior.coloured(flat))
+    torch.testing.assert_close(made_of, flat)
+    torch.testing.assert_close(posterior.gathered(x[0]), root @ flat[0])
     scale = posterior.scale.reshape(-1)
     torch.testing.assert_close(posterior.variances.reshape(-1), S.diagonal() * scale.square())
 
 
-def test_the_weights_that_matter_most_are_kept_together(posterior):
-    kept = posterior.places.tolist()
-    if kept:
-        pairs = range(posterior.alone.numel() - 9, posterior.alone.numel())
-        assert set(pairs) <= set(kept)
-        assert kept == sorted(kept)
+def test_the_weights_that_matter_most_are_kept_together():
+    model = chain_model(3, (6, 5, 4), C=3, D=4)
+    u = torch.tensor(np.random.default_rng(0).normal(size=model.latent_shape))
+    chain = model.chain(model.seen(u))
+    whole, some = (JointFamily("full", n).information(model, chain) for n in (3000, 14))
+    gained = (whole.alone * model.scale.reshape(-1).square()).numpy()
+    kept, all_kept = some.coordinates.places.tolist(), whole.coordinates.places.tolist()
+    assert len(kept) == 14
+    assert kept == sorted(kept)
+    pairs = [p for p in all_kept if p >= 12]
+    assert pairs == [p for p in kept if p >= 12]
+    assert all(p % 3 for p in all_kept if p < 12)  # never what all labels have in common
+    left_out = [gained[p] for p in all_kept if p < 12 and p not in kept]
+    assert max(left_out) <= min(gained[p] for p in kept if p < 12)
 
 
 def test_sets_of_sequences_add_up():
@@ -120,7 +168,7 @@ def test_sets_of_sequences_add_up():
     whole = family.information(model, chain)
     parts = [model.select(torch.tensor(some)) for some in ([0, 2], [1])]
     zero = torch.zeros(model.latent_shape, dtype=torch.float64)
-    told = [family.information(p, p.chain(p.seen(zero)), whole.places) for p in parts]
+    told = [family.information(p, p.chain(p.seen(zero)), whole.coordinates) for p in parts]
     torch.testing.assert_close((told[0] + told[1]).matrix, whole.matrix)
     torch.testing.assert_close((told[0] + told[1]).alone, whole.alone)
 

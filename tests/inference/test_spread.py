@@ -6,7 +6,7 @@ import torch
 
 from bayeseq.inference import spread
 from bayeseq.inference.chain_gaussian import ChainSolver
-from bayeseq.inference.joint import JointFamily
+from bayeseq.inference.information import JointFamily
 from bayeseq.inference.spread import choose_spread
 from tests.inference.chains import chain_model
 
