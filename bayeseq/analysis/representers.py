@@ -29,9 +29,8 @@ from bayeseq.baselines.margin import MarginLabeler
 from bayeseq.chain import Chain, constrain, forward_backward, one_thread
 from bayeseq.data.batch import SequenceBatch
 from bayeseq.data.errors import DataError
-from bayeseq.inference.chain_gaussian import mirrored_draws
 from bayeseq.inference.expectations import expectation
-from bayeseq.inference.joint import JointPosterior
+from bayeseq.inference.joint import JointPosterior, mirrored_draws
 from bayeseq.kernels import Kernel
 from bayeseq.labelers.base import SequenceLabeler, TrainingData
 from bayeseq.labelers.chain import obey_scheme
@@ -186,7 +185,7 @@ def _weights(model: GPSC | GPStruct) -> Tensor:
         and isinstance(model, GPSC)
         and model.inference == "vg"
     ):
-        white = mirrored_draws(max(2, model.draws // 2), posterior.mean.numel(), model.random_state)
+        white = mirrored_draws(model._training_draws, posterior.mean.numel(), model.random_state)
         return (posterior.whitened_mean + posterior.coloured(white)) * posterior.scale
     return posterior.mean.unsqueeze(0)
 

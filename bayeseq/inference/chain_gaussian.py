@@ -5,11 +5,14 @@ With whitened weights u ~ N(0, I) and log-likelihood ℓ(u):
 - the mode maximises ℓ(u) − ½‖u‖² ([gpsc]'s DGPS), by L-BFGS;
 - Laplace: q = N(û, (I + J)⁻¹) with the Fisher information J of the chain at the mode, and the
   evidence ≈ ℓ(û) − ½‖û‖² − ½ log |I + J|;
-- variational: q = N(m, S) that maximises E_q[ℓ] − KL(q ‖ p), by natural-gradient steps
+- variational: q = N(m, S) that maximises E_q[ℓ] − KL(q ‖ p), in sweeps of
 
-      S⁻¹ ← I + E_q[J],    m ← m + S (E_q[∇ℓ] − m),
+      S⁻¹ ← I + J̄,  J̄ ← (1 − ρ) J̄ + ρ E_q[J],    m ← argmax E_q[ℓ] − ½‖m‖²,
 
-  the expectations over a fixed set of mirrored draws, so that the bound is one deterministic
+  natural-gradient steps of the precision, each with a few draws and with ρ = 2/3, 1/2, 2/5, …, so
+  that J̄ averages over the draws of many sweeps (the noise of a few would cost the bound several
+  nats, and full steps go back and forth); and a search for the mean in the directions of S. The
+  expectations are over a fixed set of mirrored draws, so that the bound is one deterministic
   function; E[log Z] has no closed form, since scores are correlated along a chain and a transition
   recurs. A step that would lower the bound is shortened, or not taken.
 
@@ -30,7 +33,7 @@ from torch import Tensor
 from bayeseq.inference.centre import centred
 from bayeseq.inference.chain_likelihood import likelihood
 from bayeseq.inference.information import Information, JointFamily
-from bayeseq.inference.joint import Coordinates, JointPosterior
+from bayeseq.inference.joint import Coordinates, JointPosterior, mirrored_draws
 from bayeseq.inference.optimise import Search, minimise, progress_bar
 from bayeseq.inference.variational import LARGEST_VARIANCE, SMALLEST_VARIANCE, Trace
 
@@ -50,7 +53,7 @@ class Mode:
 
 
 _FEW = 2
-"""Mirrored pairs of draws that a precision is averaged over; steps average over sweeps too."""
+"""Mirrored pairs of draws that the information of one sweep is averaged over."""
 
 
 @dataclass(eq=False)
@@ -67,9 +70,9 @@ class ChainSolver:
     model: Any
     family: JointFamily
     learned: Tensor
-    draws: int = 16
+    draws: int = 32
     max_sweeps: int = 50
-    tol: float = 1e-4
+    tol: float = 1e-3
     seed: int = 0
     progress: bool = False
     name: str = "Gaussian"
@@ -106,7 +109,9 @@ class ChainSolver:
 
     def _at_mode(self, model: Any, near: JointPosterior) -> _State:
         """The state at the mode, searched from the mean of a Gaussian near the posterior."""
-        return self._around(model, *centred(model, near, torch.zeros(1, *near.mean.shape).double(), 0.1 * self.tol))
+        return self._around(
+            model, *centred(model, near, torch.zeros_like(near.mean).unsqueeze(0), 0.1 * self.tol)
+        )
 
     def _around(self, model: Any, u: Tensor, value: float) -> _State:
         """The state at a mode with this log-likelihood."""
@@ -141,18 +146,20 @@ class ChainSolver:
 
     def _next_variational(self, state: _State, stretch: float) -> tuple[_State, float] | None:
         posterior, model = state.posterior, state.model
-        few = self._white.unflatten(0, (2, -1))[:, :_FEW].flatten(0, 1)
-        u = posterior.whitened_mean + posterior.coloured(few)
+        # Each sweep has other draws, so that the running mean averages over many.
+        pairs = self._white.unflatten(0, (2, -1)).roll(-_FEW * state.sweep, 1)
+        u = posterior.whitened_mean + posterior.coloured(pairs[:, :_FEW].flatten(0, 1))
         there = self._information_at(model, u, posterior.coordinates)
-        factors = _shorter(stretch, (1.0, 0.3)) if bool(self.learned.any()) else []
-        for factor, share in [*((f, 0.5) for f in factors), (0.0, 0.5), (0.0, 0.2), (0.0, 0.05)]:
-            information = state.information.towards(there, share)
+        share = 2 / (state.sweep + 3)
+        attempts = [(0.0, share), (0.0, share / 2), (0.0, share / 8)]
+        if bool(self.learned.any()):
+            attempts = [(stretch, share), (min(stretch, 1.0), share / 2), (0.3, 0.0), attempts[-1]]
+        for factor, part in attempts:
+            information = state.information.towards(there, part)
             moved = self._with_variances(state, factor) if factor else model
             found = self._moved(moved, posterior, information)
             if found.bound > state.bound:
-                return found, factor
-            if self._level(state, found):
-                break
+                return replace(found, sweep=state.sweep + 1), factor
         return None
 
     def _moved(self, model: Any, near: JointPosterior, information: Information) -> _State:
@@ -218,13 +225,6 @@ class ChainSolver:
         return replace(model, log_variance=moved)
 
 
-def mirrored_draws(draws: int, size: int, seed: int) -> Tensor:
-    """(S, size) the standard normal draws that stand for q in the variational bound."""
-    generator = torch.Generator().manual_seed(seed)
-    half = torch.randn(max(1, draws // 2), size, generator=generator, dtype=torch.float64)
-    return torch.cat([half, -half])
-
-
 @dataclass(frozen=True, eq=False)
 class _State:
     """A model with its prior variances, a posterior, and the evidence or bound there."""
@@ -233,6 +233,7 @@ class _State:
     posterior: JointPosterior
     bound: float
     information: Information
+    sweep: int = 0
 
 
 def _shorter(first: float, others: tuple[float, ...]) -> list[float]:

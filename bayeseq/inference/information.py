@@ -71,7 +71,7 @@ class JointFamily:
     all, contrasts of labels of which the data says something; with "diagonal", none."""
 
     kind: str = "full"
-    most: int = 2000
+    most: int = 1200
 
     def __post_init__(self) -> None:
         if self.kind not in FAMILIES:

@@ -38,6 +38,17 @@ def contrasts(counts: Tensor) -> Tensor:
     return turn
 
 
+def mirrored_draws(draws: int, size: int, seed: int) -> Tensor:
+    """(S, size) standard normal numbers, the second half the negatives of the first.
+
+    >>> mirrored_draws(4, 3, seed=0).sum(0)
+    tensor([0., 0., 0.], dtype=torch.float64)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    half = torch.randn((draws + 1) // 2, size, generator=generator, dtype=torch.float64)
+    return torch.cat([half, -half])[:draws]
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """How weights (D + C, C), the last C rows transitions, are laid out: flat, those of features
@@ -123,8 +134,8 @@ class JointPosterior:
         return 2 * float(self.root.diagonal().log().sum()) + float(self.alone[rest].log().sum())
 
     def coloured(self, white: Tensor) -> Tensor:
-        """(…, D, C) whitened deviations from the mean, made of standard normal (…, D · C): R z, with
-        R Rᵀ the whitened covariance."""
+        """(…, D, C) whitened deviations from the mean, made of standard normal (…, D · C): R z,
+        with R Rᵀ the whitened covariance."""
         places = self.coordinates.places
         found = white * self.alone.sqrt()
         found[..., places] = white[..., places] @ self.root

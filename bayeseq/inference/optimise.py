@@ -53,8 +53,8 @@ def minimise(
 ) -> tuple[np.ndarray, Search]:
     """The minimum of a smooth function that also returns its gradient.
 
-    Stops when the objective fell by less than `tol` of itself over `period` iterations. An interrupt
-    (Ctrl-C) ends the search and keeps the best point found so far.
+    Stops when the objective fell by less than `tol` of itself over `period` iterations. An
+    interrupt (Ctrl-C) ends the search and keeps the best point found so far.
     """
     best = start
     trace: list[float] = []

@@ -24,7 +24,7 @@ from torch import Tensor
 from bayeseq.chain import forward_backward
 from bayeseq.inference.centre import centred
 from bayeseq.inference.information import Information, JointFamily
-from bayeseq.inference.joint import JointPosterior
+from bayeseq.inference.joint import JointPosterior, mirrored_draws
 
 FOLDS = 4
 _TOLERANCE = 1e-4
@@ -44,9 +44,7 @@ def choose_spread(
     known = (model.allowed.sum(-1) == 1).to(torch.float64)
     if n < 2 or model.n_labels < 2 or not float(known @ model.weights[model.layout.sequence]) > 0:
         return 1.0
-    generator = torch.Generator().manual_seed(seed)
-    half = torch.randn(draws // 2, posterior.alone.numel(), generator=generator).double()
-    white = torch.cat([half, -half])
+    white = mirrored_draws(draws, len(posterior.alone), seed)
     parts = [model.select(fold) for fold in folds]
     u = posterior.whitened_mean + posterior.coloured(white)
     told = [family.information(p, p.chain(p.seen(u)), posterior.coordinates) for p in parts]

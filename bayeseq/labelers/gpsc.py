@@ -15,7 +15,7 @@ from bayeseq.data.groups import column_groups
 from bayeseq.data.schemes import scheme_constraints
 from bayeseq.inference.chain_gaussian import ChainSolver
 from bayeseq.inference.information import JointFamily
-from bayeseq.inference.joint import Coordinates, JointPosterior
+from bayeseq.inference.joint import Coordinates, JointPosterior, mirrored_draws
 from bayeseq.inference.spread import choose_spread
 from bayeseq.kernels import Kernel, Linear, kernel_from_text
 from bayeseq.kernels.choice import cheapest_map, map_from_arrays
@@ -59,8 +59,8 @@ class GPSC(PosteriorLabeler):
     inference : "map": the most probable weights ([gpsc]'s DGPS; with the linear kernel a CRF of
         penalty 1 / (2 · variance)); "laplace": a Gaussian around them; "vg": a variational
         Gaussian.
-    covariance : "full": the `together` weights that the data says most of depend on each other,
-        across labels and transitions; "diagonal": none.
+    covariance : "full": the `together` weights that the data says most of (contrasts of labels, and
+        transitions) depend on each other; "diagonal": none.
     inducing, inducing_method : inducing points for other kernels; see `GPSL`.
     variance, transition_variance : prior variances, of features and of transitions, to start from.
         [gpsc] has 1/2.
@@ -70,12 +70,13 @@ class GPSC(PosteriorLabeler):
         average with "vg", the mean with "laplace", whose draws are under-confident (docs/gpsc.md).
     calibrate : choose how far the draws of an average spread by held-out folds of the training
         sequences (see `inference.spread`); otherwise as far as the posterior does.
-    draws : draws that predictions average over, and that stand for the posterior in training.
+    draws : draws that predictions average over, in mirrored pairs; half as many stand for the
+        posterior in training.
     together : see `covariance`.
     min_count : features that occur fewer times in training are left out.
     scheme, decode : see `ChainLabeler`.
-    max_iter, tol : stop after so many iterations ("map") or sweeps, or when ten iterations, or one
-        sweep, change the objective by less than `tol` of it.
+    max_iter, tol : stop after so many iterations ("map") or sweeps, or when ten iterations change
+        the objective by less than `tol` of it, or one sweep by less than ten times that.
     random_state : decides the draws and the inducing points.
     progress : show a bar once training has run for two seconds.
 
@@ -101,8 +102,8 @@ class GPSC(PosteriorLabeler):
         learn: bool | None = None,
         prediction: str | None = None,
         calibrate: bool = True,
-        draws: int = 32,
-        together: int = 2000,
+        draws: int = 64,
+        together: int = 1200,
         min_count: int = 1,
         scheme: str | None = None,
         decode: str = "marginal",
@@ -166,13 +167,18 @@ class GPSC(PosteriorLabeler):
             model,
             JointFamily(self.covariance, self.together),
             torch.full((len(model.log_variance),), learns),
-            draws=max(2, self.draws // 2),
+            draws=self._training_draws,
             max_sweeps=self.max_iter,
-            tol=self.tol,
+            tol=10 * self.tol,
             seed=self.random_state,
             progress=self.progress,
             name=type(self).__name__,
         )
+
+    @property
+    def _training_draws(self) -> int:
+        """Even: they come in mirrored pairs."""
+        return 2 * max(1, self.draws // 4)
 
     def _check(self, data: TrainingData) -> None:
         check_choice("inference", self.inference, INFERENCES)
@@ -198,6 +204,12 @@ class GPSC(PosteriorLabeler):
     def _averages(self) -> int:
         by_default = "average" if self.inference == "vg" else "mean"
         return self.draws if (self.prediction or by_default) == "average" else 0
+
+    def _averaged_weights(self) -> Tensor:
+        posterior = self.posterior_
+        assert isinstance(posterior, JointPosterior)
+        white = mirrored_draws(self.draws, len(posterior.alone), self.random_state)
+        return posterior.mean + self.spread_ * posterior.coloured(white) * posterior.scale
 
     def _require_posterior(self) -> None:
         if isinstance(getattr(self, "posterior_", None), PointPosterior):

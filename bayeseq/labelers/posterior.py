@@ -67,8 +67,12 @@ class PosteriorLabeler(ChainLabeler):
         if self._averages == 0:
             return self._chain_of(batch, self.posterior_.mean)
         if self._draws_ is None:
-            self._draws_ = self._drawn(self._averages, self.random_state)
+            self._draws_ = self._averaged_weights()
         return self._chain_of(batch, self._draws_, self.random_state)
+
+    def _averaged_weights(self) -> Tensor:
+        """(S, D + C, C) the weights whose answers predictions average."""
+        return self._drawn(self._averages, self.random_state)
 
     def _drawn(self, draws: int, seed: int) -> Tensor:
         """(S, D + C, C) draws of the weights, spread as predictions want them."""

@@ -13,6 +13,7 @@ from pyro.infer import MCMC, NUTS
 
 from bayeseq.inference.elliptical import EllipticalSlice
 from bayeseq.inference.ensemble import CIRCLE, Ensemble
+from bayeseq.inference.joint import Coordinates, JointPosterior, contrasts
 from bayeseq.inference.reference import DenseReference, JointReference
 from bayeseq.inference.slices import slice_move, step_out
 from bayeseq.inference.variances import VarianceMoves, VariancePrior
@@ -362,15 +363,16 @@ def test_summaries_by_group_add_up():
 
 def test_a_joint_reference_undoes_itself():
     rng = np.random.default_rng(0)
-
-    class Joint:
-        whitened_mean = torch.zeros(3, 2).double()
-        places = torch.tensor([1, 2, 5])
-        root = torch.tensor(np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3))
-        alone = torch.tensor(rng.random(6) + 0.5)
-
-    about = JointReference(Joint())
-    white = torch.tensor(rng.normal(size=(4, 3, 2)))
+    posterior = JointPosterior(
+        torch.zeros(4, 2).double(),
+        torch.zeros(2, 2).double(),
+        torch.ones(4, 2).double(),
+        Coordinates(contrasts(torch.tensor([1, 2])), torch.tensor([1, 3, 6])),
+        torch.tensor(np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)),
+        torch.tensor(rng.random(8) + 0.5),
+    )
+    about = JointReference(posterior)
+    white = torch.tensor(rng.normal(size=(4, 4, 2)))
     np.testing.assert_allclose(about.whiten(about.colour(white)), white, atol=1e-12)
 
 
