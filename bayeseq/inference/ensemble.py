@@ -35,6 +35,10 @@ REFRESH = 200
 errors do not add up."""
 
 
+_AT_ONCE = 32
+"""Points that are evaluated together: more do not fit the cache."""
+
+
 class Reference(Protocol):
     """A Gaussian N(m, F Fᵀ) over whitened weights."""
 
@@ -68,8 +72,8 @@ class Ensemble:
     """S chains of elliptical slice sampling of one model, side by side.
 
     `latent` (S, *latent_shape) is where they start: drawn from the reference, or else from the
-    prior, if not given. A model with prior variances by group may have its own in every chain:
-    `log_variance` (S, G, C), which other moves may change.
+    prior, if not given. A model with prior variances by group may have its own in every chain, after
+    `own_variances`: `log_variance` (S, G, C), which other moves may change.
     """
 
     def __init__(
@@ -83,9 +87,6 @@ class Ensemble:
         refresh: int = REFRESH,
     ) -> None:
         self.rng, self.n_chains, self.reference, self.refresh = rng, n_chains, reference, refresh
-        if isinstance(model, WeightModel):  # changed in place: the model caches what it derives
-            lead = (n_chains, *model.log_variance.shape[-2:])
-            model = replace(model, log_variance=model.log_variance.expand(lead).clone())  # type: ignore[type-var]
         self.model: LatentModel = model
         self.every = torch.arange(n_chains)
         self.width = CIRCLE
@@ -107,6 +108,14 @@ class Ensemble:
         """(S, *latent_shape) a, in which the reference is N(0, I)."""
         return self._now.white
 
+    def own_variances(self) -> None:
+        """Give every chain prior variances of its own."""
+        model = self.model
+        assert isinstance(model, WeightModel)
+        # changed in place: the model caches what it derives
+        lead = (self.n_chains, *model.log_variance.shape[-2:])
+        self.model = replace(model, log_variance=model.log_variance.expand(lead).clone())  # type: ignore[type-var]
+
     @property
     def log_variance(self) -> Tensor:
         """(S, G, C) log prior variances; to be changed in place, and followed by
@@ -127,11 +136,16 @@ class Ensemble:
         if tuple(white.shape) != shape:
             raise ValueError(f"the state has shape {tuple(white.shape)}, expected {shape}")
         self._now = self._place(white.clone())
+        self._rooms = [
+            (x.new_empty(_AT_ONCE, *x.shape[1:]), x.new_empty(_AT_ONCE, *x.shape[1:]))
+            for x in self._now.summary
+        ]
         if self.reference is None:
             self._mean: Summary | None = None
         else:
             mean = self.reference.mean.unsqueeze(0)
-            self._mean = self.model.summary(mean.expand(shape))
+            own = isinstance(self.model, WeightModel) and self.model.log_variance.dim() > 2
+            self._mean = self.model.summary(mean.expand(shape) if own else mean)
         self.log_likelihood = self.model.total_of(self.summary)
         if not bool(self.log_likelihood.isfinite().all()):
             raise ValueError("the likelihood is not finite where a chain is to start")
@@ -169,7 +183,9 @@ class Ensemble:
         value = self.log_likelihood + energy(every, at)
 
         def density(chains: Tensor, angle: Tensor) -> Tensor:
-            return self.model.total_of(self._seen(to, chains, angle)) + energy(chains, angle)
+            parts = zip(chains.split(_AT_ONCE), angle.split(_AT_ONCE), strict=True)
+            found = [self.model.total_of(self._seen(to, *part)) for part in parts]
+            return torch.cat(found) + energy(chains, angle)
 
         low = -self.width * uniform(self.rng, self.n_chains)
         threshold = level(value, self.rng)
@@ -192,17 +208,26 @@ class Ensemble:
         self.tuning = (0.0, 0) if on else None
 
     def _seen(self, to: _Place, chains: Tensor, angle: Tensor) -> Summary:
-        """The summary of the points at these angles, for some of the chains."""
-        every = torch.equal(chains, self.every)
+        """The summary of the points at these angles, at most `_AT_ONCE`, for some of the chains; in
+        memory that the next call uses again."""
+        n = len(chains)
+        first, last = int(chains[0]), int(chains[-1])
+        row = last - first + 1 == n and bool((chains.diff() == 1).all())
         cos, sin = torch.cos(angle), torch.sin(angle)
         found = []
         for k, (x, y) in enumerate(zip(self._now.summary, to.summary, strict=True)):
             shape = (-1, *[1] * (x.dim() - 1))
             c, s = cos.reshape(shape), sin.reshape(shape)
-            mixed = (x if every else x[chains]) * c
-            mixed.addcmul_(y if every else y[chains], s)
+            mixed, other = (room[:n] for room in self._rooms[k])
+            if row:
+                torch.mul(x[first : last + 1], c, out=mixed)
+                other = y[first : last + 1]
+            else:
+                torch.index_select(x, 0, chains, out=mixed).mul_(c)
+                torch.index_select(y, 0, chains, out=other)
+            mixed.addcmul_(other, s)
             if self._mean is not None:
-                mixed += self._mean[k] if every else self._mean[k][chains]
+                mixed += self._mean[k] if len(self._mean[k]) == 1 else self._mean[k][chains]
             found.append(mixed)
         return tuple(found)
 

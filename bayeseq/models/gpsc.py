@@ -28,6 +28,7 @@ from bayeseq.chain import (
     score,
     total_log_partition,
 )
+from bayeseq.chain.joined import MOST_LABELS, Joined
 from bayeseq.kernels.design import Design
 from bayeseq.models.latent import WeightModel
 from bayeseq.shapes import Layout
@@ -118,37 +119,75 @@ class GPSCModel(WeightModel):
         return self.design.product(W[..., :D, :]), W[..., D:, :]
 
     def summary(self, whitened: Tensor) -> tuple[Tensor, ...]:
-        """f, A and, where all labels are known, their total weighted score (…)."""
-        f, A = self.seen(whitened)
-        if self._known_counts is None:
-            return f, A
+        """f, A and, where all labels are known, their total weighted score (…). With few labels
+        the log odds (…, C − 1, N) against the first label stand for f."""
         W = self.scaled(whitened)
-        return f, A, W.flatten(-2) @ self._known_counts.flatten()
+        D = self.design.shape[1]
+        return self._summary_of(self._summary_design, W[..., :D, :], W[..., D:, :])
 
     def group_summary(self, whitened: Tensor, group: int) -> tuple[Tensor, ...]:
         """What the weights of one group add to the summary of weights (…, D + C, C)."""
-        D, C = self.design.shape[1], self.n_labels
+        D = self.design.shape[1]
         members, design = self._group_designs[group]
         scale = torch.exp(self.log_variance[..., group, :] / 2).unsqueeze(-2)
         W = whitened.index_select(-2, members) * scale
-        lead, local = W.shape[:-2], members < D
-        f, A = (W.new_zeros(()).expand(*lead, n, C) for n in (self.design.shape[0], C))
-        if bool(local.any()):
-            f = design.product(W[..., : int(local.sum()), :])
-        if not bool(local.all()):
-            A = A.index_add(-2, members[~local] - D, W[..., int(local.sum()) :, :])
-        if self._known_counts is None:
+        local = int((members < D).sum())
+        A = W.new_zeros(*W.shape[:-2], self.n_labels, self.n_labels)
+        A = A.index_add(-2, members[local:] - D, W[..., local:, :])
+        return self._summary_of(design, W[..., :local, :], A)
+
+    def _summary_of(self, design: Design, W: Tensor, A: Tensor) -> tuple[Tensor, ...]:
+        """The summary of the weights of a design's columns and of transitions."""
+        if self._joined is None:
+            f = design.product(W)
+        else:
+            odds = W[..., 1:] - W[..., :1]
+            f = design.product(odds).transpose(-2, -1).contiguous()
+        if self._known is None:
             return f, A
-        return f, A, W.flatten(-2) @ self._known_counts[members].flatten()
+        local, pairs = self._known
+        return f, A, f.flatten(-2) @ local.flatten() + A.flatten(-2) @ pairs.flatten()
 
     def total_of(self, summary: tuple[Tensor, ...]) -> Tensor:
         """(…) Σ_i w_i log p(y_i | x_i), by forward passes alone."""
-        chain = self.chain(summary[:2])
-        total = total_log_partition(chain, self.weights)
+        total = self._total_log_partition(summary, known=False)
         if len(summary) == 3:
             return summary[2] - total
-        known = total_log_partition(constrain(chain, allowed=self.allowed), self.weights)
-        return known - total
+        return self._total_log_partition(summary, known=True) - total
+
+    def _total_log_partition(self, summary: tuple[Tensor, ...], known: bool) -> Tensor:
+        """(…) Σ_i w_i log Z_i, of the labellings that agree with what is known or of all; but for
+        a constant where the summary has log odds."""
+        f, A = summary[:2]
+        joined = self._joined
+        if joined is not None:
+            allowed = self.allowed[joined.rows].T if known else None
+            total = self.weights[0] * joined.total(f, A, allowed)
+            if not bool(total.isnan().any()):
+                return total
+            scores = torch.cat([torch.zeros_like(f[..., :1, :]), f], -2)
+            f = torch.empty_like(scores.mT)
+            f[..., joined.rows, :] = scores.mT
+        chain = self.chain((f, A))
+        if known:
+            chain = constrain(chain, allowed=self.allowed)
+        return total_log_partition(chain, self.weights)
+
+    @cached_property
+    def _joined(self) -> Joined | None:
+        """All sequences as one list, where that is the faster way: with few labels, no rules, and
+        weights that are the same."""
+        rules = self.rules
+        free = rules.pairs is None and rules.start is None and rules.end is None
+        few = 1 < self.n_labels <= MOST_LABELS and self.layout.n_tokens > 0
+        if not (free and few and bool((self.weights == self.weights[:1]).all())):
+            return None
+        return Joined(self.layout, self.n_labels)
+
+    @cached_property
+    def _summary_design(self) -> Design:
+        """Φ with its rows in the order of a summary."""
+        return self.design if self._joined is None else self.design.select(self._joined.rows.numpy())
 
     @cached_property
     def _group_designs(self) -> list[tuple[Tensor, Design]]:
@@ -157,13 +196,13 @@ class GPSCModel(WeightModel):
         for group in range(self.log_variance.shape[-2]):
             members = (self.groups == group).nonzero().squeeze(-1)
             columns = members[members < self.design.shape[1]].numpy()
-            found.append((members, Design(self.design.matrix[:, columns])))
+            found.append((members, Design(self._summary_design.matrix[:, columns])))
         return found
 
     @cached_property
-    def _known_counts(self) -> Tensor | None:
-        """(D + C, C) how often each weight counts in the total weighted score of the labels; None
-        where one is not known, or where a rule forbids them."""
+    def _known(self) -> tuple[Tensor, Tensor] | None:
+        """What the scores of a summary, and the transitions (C, C), count in the total weighted
+        score of the labels; None where one is not known, or where a rule forbids them."""
         Y = self.allowed.to(torch.float64)
         if bool((Y.sum(-1) != 1).any()):
             return None
@@ -172,7 +211,9 @@ class GPSCModel(WeightModel):
             return None
         weighted = Y * self.weights[self.layout.sequence].unsqueeze(-1)
         pairs = Y[self.layout.previous].T @ weighted[self.layout.n_tokens - self.layout.n_pairs :]
-        return torch.cat([self.design.transpose_times(weighted), pairs])
+        if self._joined is not None:
+            weighted = weighted[self._joined.rows, 1:].T.contiguous()
+        return weighted, pairs
 
     def chain(self, seen: tuple[Tensor, ...]) -> Chain:
         """The chains of scores f and A, with nothing known of the labels."""
