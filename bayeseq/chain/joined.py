@@ -1,4 +1,4 @@
-"""Σ_i log Z_i of all sequences as the product of one matrix a token; for few labels.
+"""Σ_i log Z_i of all sequences as the product of one matrix a token, for few labels.
 
 log Z of a sequence is that of a product of matrices, one a token: the transitions into the token
 times its own scores. No transition leads into the first token of a sequence, so the rows of its
@@ -41,14 +41,16 @@ class Joined:
     after them. What is computed lies in memory that is kept, since new memory costs more than the
     arithmetic; so one object serves one thread.
 
+    `weight` is what every sequence counts.
+
     >>> joined = Joined(Layout.of([3, 1]), 2)
     >>> odds, transitions = torch.zeros(1, 1, 4).double(), torch.zeros(1, 2, 2).double()
     >>> joined.total(odds, transitions).exp()    # 8 labellings times 2
     tensor([16.], dtype=torch.float64)
     """
 
-    def __init__(self, layout: Layout, n_labels: int) -> None:
-        self.n_labels = n_labels
+    def __init__(self, layout: Layout, n_labels: int, weight: float = 1.0) -> None:
+        self.n_labels, self.weight = n_labels, weight
         self.rows = layout.unpacked_rows[_order(layout.n_tokens)]
         """(N,) the packed row of each place"""
         self._first = self.rows < (layout.sizes[0] if layout.sizes else 0)
@@ -61,19 +63,29 @@ class Joined:
         one that is left over"""
         self._work: dict[int, _Work] = {}
 
+    def scores(self, odds: Tensor) -> Tensor:
+        """(S, N, C) scores by packed row that have these log odds."""
+        by_place = torch.cat([torch.zeros_like(odds[:, :1]), odds], 1).transpose(1, 2)
+        found = torch.empty_like(by_place)
+        found[:, self.rows] = by_place
+        return found
+
     def total(self, odds: Tensor, transitions: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """(S,) Σ_i log Z_i, for log odds (S, C − 1, N) of the other labels against the first, by
-        place, and transitions (S, C, C). Labels that are not among `allowed` (C, N) do not count.
+        """(S,) Σ_i w log Z_i, for log odds (S, C − 1, N) of the other labels against the first, by
+        place, and transitions (S, C, C). Labels that are not among `allowed` (N, C), by packed row,
+        do not count.
 
         Not a number where scores are too large for this way, or where nothing is allowed.
         """
         found = odds.new_zeros(len(odds))
         if len(self.rows) == 0:
             return found
+        if allowed is not None:
+            allowed = allowed[self.rows].T
         for a in range(0, len(odds), _MOST_DRAWS):
             some = slice(a, a + _MOST_DRAWS)
             found[some] = self._total(odds[some], transitions[some], allowed)
-        return found
+        return found.mul_(self.weight)
 
     def _total(self, odds: Tensor, transitions: Tensor, allowed: Tensor | None) -> Tensor:
         n = len(odds)

@@ -88,6 +88,7 @@ class Ensemble:
     ) -> None:
         self.rng, self.n_chains, self.reference, self.refresh = rng, n_chains, reference, refresh
         self.model: LatentModel = model
+        self._noise = np.empty((n_chains, *model.latent_shape))  # new memory takes its time
         self.every = torch.arange(n_chains)
         self.width = CIRCLE
         self.sweeps = self.evaluations = 0
@@ -136,10 +137,7 @@ class Ensemble:
         if tuple(white.shape) != shape:
             raise ValueError(f"the state has shape {tuple(white.shape)}, expected {shape}")
         self._now = self._place(white.clone())
-        self._rooms = [
-            (x.new_empty(_AT_ONCE, *x.shape[1:]), x.new_empty(_AT_ONCE, *x.shape[1:]))
-            for x in self._now.summary
-        ]
+        self._rooms = [x.new_empty(2, _AT_ONCE, *x.shape[1:]) for x in self._now.summary]
         if self.reference is None:
             self._mean: Summary | None = None
         else:
@@ -165,7 +163,8 @@ class Ensemble:
 
     def _normal(self) -> Tensor:
         # numpy's ziggurat takes half the time of torch's float64 normals
-        return torch.from_numpy(self.rng.standard_normal((self.n_chains, *self.model.latent_shape)))
+        self.rng.standard_normal(out=self._noise)
+        return torch.from_numpy(self._noise)
 
     def _place(self, white: Tensor) -> _Place:
         coloured = white if self.reference is None else self.reference.colour(white)
@@ -210,22 +209,9 @@ class Ensemble:
     def _seen(self, to: _Place, chains: Tensor, angle: Tensor) -> Summary:
         """The summary of the points at these angles, at most `_AT_ONCE`, for some of the chains; in
         memory that the next call uses again."""
-        n = len(chains)
-        first, last = int(chains[0]), int(chains[-1])
-        row = last - first + 1 == n and bool((chains.diff() == 1).all())
-        cos, sin = torch.cos(angle), torch.sin(angle)
         found = []
         for k, (x, y) in enumerate(zip(self._now.summary, to.summary, strict=True)):
-            shape = (-1, *[1] * (x.dim() - 1))
-            c, s = cos.reshape(shape), sin.reshape(shape)
-            mixed, other = (room[:n] for room in self._rooms[k])
-            if row:
-                torch.mul(x[first : last + 1], c, out=mixed)
-                other = y[first : last + 1]
-            else:
-                torch.index_select(x, 0, chains, out=mixed).mul_(c)
-                torch.index_select(y, 0, chains, out=other)
-            mixed.addcmul_(other, s)
+            mixed = _mixed(x, y, chains, angle, self._rooms[k][:, : len(chains)])
             if self._mean is not None:
                 mixed += self._mean[k] if len(self._mean[k]) == 1 else self._mean[k][chains]
             found.append(mixed)
@@ -257,7 +243,17 @@ class Ensemble:
             pairs.append((now.coloured, to.coloured))
         for x, y in pairs:
             shape = (-1, *[1] * (x.dim() - 1))
-            x.mul_(torch.cos(angle).reshape(shape)).addcmul_(y, torch.sin(angle).reshape(shape))
+            c, s = (z.reshape(shape).to(x.dtype) for z in (torch.cos(angle), torch.sin(angle)))
+            x.mul_(c).addcmul_(y, s)
+
+
+def _mixed(x: Tensor, y: Tensor, chains: Tensor, angle: Tensor, room: Tensor) -> Tensor:
+    """(n, …) x cos θ + y sin θ for n angles, each of one of the chains, in a room (2, n, …)."""
+    shape = (-1, *[1] * (x.dim() - 1))
+    c, s = (z.reshape(shape).to(x.dtype) for z in (torch.cos(angle), torch.sin(angle)))
+    found, other = room
+    torch.index_select(x, 0, chains, out=found).mul_(c)
+    return found.addcmul_(torch.index_select(y, 0, chains, out=other), s)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:

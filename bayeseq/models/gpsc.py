@@ -29,6 +29,7 @@ from bayeseq.chain import (
     total_log_partition,
 )
 from bayeseq.chain.joined import MOST_LABELS, Joined
+from bayeseq.chain.stepped import Stepped
 from bayeseq.kernels.design import Design
 from bayeseq.models.latent import WeightModel
 from bayeseq.shapes import Layout
@@ -119,8 +120,8 @@ class GPSCModel(WeightModel):
         return self.design.product(W[..., :D, :]), W[..., D:, :]
 
     def summary(self, whitened: Tensor) -> tuple[Tensor, ...]:
-        """f, A and, where all labels are known, their total weighted score (…). With few labels
-        the log odds (…, C − 1, N) against the first label stand for f."""
+        """f, A and, where all labels are known, their total weighted score (S,), for weights
+        (S, D + C, C). Scores f are relative to some label's where `_sums` wants them so."""
         W = self.scaled(whitened)
         D = self.design.shape[1]
         return self._summary_of(self._summary_design, W[..., :D, :], W[..., D:, :])
@@ -138,56 +139,61 @@ class GPSCModel(WeightModel):
 
     def _summary_of(self, design: Design, W: Tensor, A: Tensor) -> tuple[Tensor, ...]:
         """The summary of the weights of a design's columns and of transitions."""
-        if self._joined is None:
-            f = design.product(W)
+        if isinstance(self._sums, Joined):
+            f = design.product(W[..., 1:] - W[..., :1]).transpose(-2, -1).contiguous()
         else:
-            odds = W[..., 1:] - W[..., :1]
-            f = design.product(odds).transpose(-2, -1).contiguous()
+            f = design.product(W)
+        if isinstance(self._sums, Stepped):  # the score of the labels is what others are relative to
+            return self._sums.odds(f, A), A
         if self._known is None:
             return f, A
         local, pairs = self._known
         return f, A, f.flatten(-2) @ local.flatten() + A.flatten(-2) @ pairs.flatten()
 
     def total_of(self, summary: tuple[Tensor, ...]) -> Tensor:
-        """(…) Σ_i w_i log p(y_i | x_i), by forward passes alone."""
-        total = self._total_log_partition(summary, known=False)
+        """(S,) Σ_i w_i log p(y_i | x_i), by forward passes alone."""
+        f, A = summary[:2]
+        total = self._total_log_partition(f, A)
         if len(summary) == 3:
             return summary[2] - total
-        return self._total_log_partition(summary, known=True) - total
+        if isinstance(self._sums, Stepped) and self._known is not None:
+            return -total
+        return self._total_log_partition(f, A, self.allowed) - total
 
-    def _total_log_partition(self, summary: tuple[Tensor, ...], known: bool) -> Tensor:
-        """(…) Σ_i w_i log Z_i, of the labellings that agree with what is known or of all; but for
-        a constant where the summary has log odds."""
-        f, A = summary[:2]
-        joined = self._joined
-        if joined is not None:
-            allowed = self.allowed[joined.rows].T if known else None
-            total = self.weights[0] * joined.total(f, A, allowed)
-            if not bool(total.isnan().any()):
-                return total
-            scores = torch.cat([torch.zeros_like(f[..., :1, :]), f], -2)
-            f = torch.empty_like(scores.mT)
-            f[..., joined.rows, :] = scores.mT
+    def _total_log_partition(self, f: Tensor, A: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """(S,) Σ_i w_i log Z_i of the scores of a summary, relative as they are."""
+        if self._sums is None:
+            return self._slow_total(f, A, allowed)
+        total = self._sums.total(f, A, allowed)
+        left = (~total.isfinite()).nonzero().squeeze(-1)
+        if len(left):
+            total[left] = self._slow_total(self._sums.scores(f[left]), A[left], allowed)
+        return total
+
+    def _slow_total(self, f: Tensor, A: Tensor, allowed: Tensor | None) -> Tensor:
+        """The same for scores of any size, and with rules."""
         chain = self.chain((f, A))
-        if known:
-            chain = constrain(chain, allowed=self.allowed)
+        if allowed is not None:
+            chain = constrain(chain, allowed=allowed)
         return total_log_partition(chain, self.weights)
 
     @cached_property
-    def _joined(self) -> Joined | None:
-        """All sequences as one list, where that is the faster way: with few labels, no rules, and
-        weights that are the same."""
-        rules = self.rules
-        free = rules.pairs is None and rules.start is None and rules.end is None
-        few = 1 < self.n_labels <= MOST_LABELS and self.layout.n_tokens > 0
-        if not (free and few and bool((self.weights == self.weights[:1]).all())):
+    def _sums(self) -> Joined | Stepped | None:
+        """The fast way to sum over labellings; None where there are rules."""
+        rules, C = self.rules, self.n_labels
+        if rules.pairs is not None or rules.start is not None or rules.end is not None:
             return None
-        return Joined(self.layout, self.n_labels)
+        alike = len(self.weights) > 0 and bool((self.weights == self.weights[0]).all())
+        if 1 < C <= MOST_LABELS and alike:
+            return Joined(self.layout, C, float(self.weights[0]))
+        return Stepped(self.layout, self.allowed.to(torch.uint8).argmax(-1), self.weights)
 
     @cached_property
     def _summary_design(self) -> Design:
         """Φ with its rows in the order of a summary."""
-        return self.design if self._joined is None else self.design.select(self._joined.rows.numpy())
+        if isinstance(self._sums, Joined):
+            return self.design.select(self._sums.rows.numpy())
+        return self.design
 
     @cached_property
     def _group_designs(self) -> list[tuple[Tensor, Design]]:
@@ -211,8 +217,8 @@ class GPSCModel(WeightModel):
             return None
         weighted = Y * self.weights[self.layout.sequence].unsqueeze(-1)
         pairs = Y[self.layout.previous].T @ weighted[self.layout.n_tokens - self.layout.n_pairs :]
-        if self._joined is not None:
-            weighted = weighted[self._joined.rows, 1:].T.contiguous()
+        if isinstance(self._sums, Joined):
+            weighted = weighted[self._sums.rows, 1:].T.contiguous()
         return weighted, pairs
 
     def chain(self, seen: tuple[Tensor, ...]) -> Chain:
