@@ -2,8 +2,8 @@
 
 log Z of a sequence is that of a product of matrices, one a token: the transitions into the token
 times its own scores. No transition leads into the first token of a sequence, so the rows of its
-matrix are equal, and in the product of the matrices of all sequences, laid end to end, every row has
-the sum Π_i Z_i. So the sequences are one list, whatever their lengths, and neighbours in it are
+matrix are equal, and in the product of the matrices of all sequences, laid end to end, every row
+has the sum Π_i Z_i. So the sequences are one list, whatever their lengths, and neighbours in it are
 multiplied, then neighbours among the products: log₂ N rounds of a few calls each. That takes C³
 multiplications a token where steps along the sequences take C², and pays with two or three labels,
 where calls cost more than arithmetic.
@@ -53,14 +53,15 @@ class Joined:
         self.n_labels, self.weight = n_labels, weight
         self.rows = layout.unpacked_rows[_order(layout.n_tokens)]
         """(N,) the packed row of each place"""
-        self._first = self.rows < (layout.sizes[0] if layout.sizes else 0)
+        first = self.rows < (layout.sizes[0] if layout.sizes else 0)
         half = layout.n_tokens // 2
-        pairs = (self._first[:half] | self._first[half : 2 * half]).nonzero().squeeze(-1)
+        pairs = (first[:half] | first[half : 2 * half]).nonzero().squeeze(-1)
         self._touched = pairs
         """The pairs in which there is the first token of a sequence"""
         self._single = torch.cat([pairs, pairs + half, torch.arange(2 * half, layout.n_tokens)])
         """The places whose matrices are written down in the first round: those in such pairs, and
         one that is left over"""
+        self._single_first = first[self._single]
         self._work: dict[int, _Work] = {}
 
     def scores(self, odds: Tensor) -> Tensor:
@@ -77,24 +78,24 @@ class Joined:
 
         Not a number where scores are too large for this way, or where nothing is allowed.
         """
-        found = odds.new_zeros(len(odds))
-        if len(self.rows) == 0:
+        found = odds.new_zeros(odds.shape[0])
+        if self.rows.shape[0] == 0:
             return found
         if allowed is not None:
             allowed = allowed[self.rows].T
-        for a in range(0, len(odds), _MOST_DRAWS):
+        for a in range(0, odds.shape[0], _MOST_DRAWS):
             some = slice(a, a + _MOST_DRAWS)
             found[some] = self._total(odds[some], transitions[some], allowed)
         return found.mul_(self.weight)
 
     def _total(self, odds: Tensor, transitions: Tensor, allowed: Tensor | None) -> Tensor:
-        n = len(odds)
+        n = odds.shape[0]
         free = _tokens_between_scalings(odds, transitions)
         if free < _FEWEST_FREE:
             return odds.new_full((n,), math.nan)
         size = max(_FEWEST_DRAWS, 2 ** (n - 1).bit_length())
         if size not in self._work:
-            self._work[size] = _Work.of(size, len(self.rows), self.n_labels)
+            self._work[size] = _Work.of(size, self.rows.shape[0], self.n_labels)
         work = self._work[size]
         torch.exp(odds, out=work.psi[:n, 1:])
         torch.exp(transitions.permute(1, 2, 0), out=work.E[..., :n])
@@ -109,21 +110,21 @@ class Joined:
     def _first_round(self, work: _Work, masked: bool) -> None:
         """Multiply pairs of tokens, without writing down their matrices: a label a leads to c,
         which depends on the left token, and that to b, which depends on the right one."""
-        psi, E, half = work.psi.transpose(0, 1), work.E, len(self.rows) // 2
+        E, pairs = work.E, work.pairs
         through = (E.unsqueeze(2) * E).unsqueeze(-1)  # (a, c, b, S, 1)
-        pairs = work.pairs[..., :half]
-        torch.mul(through[:, 0], psi[0, :, :half], out=pairs)
+        torch.mul(through[:, 0], work.left[0], out=pairs)
         for c in range(1, self.n_labels):
-            pairs.addcmul_(psi[c, :, :half], through[:, c])
+            pairs.addcmul_(work.left[c], through[:, c])
         kept = 0 if masked else 1  # the first label's psi is 1
-        pairs[:, kept:] *= psi[kept:, :, half : 2 * half]
+        pairs[:, kept:] *= work.right[kept:]
         # where a sequence begins, there is no way through
-        own = psi.index_select(2, self._single)
-        single = torch.where(self._first[self._single], own, E.unsqueeze(-1) * own)
-        k = len(self._touched)
-        left, right = single[..., :k], single[..., k : 2 * k]
+        own = work.psi.index_select(2, self._single).transpose(0, 1)
+        single = torch.where(self._single_first, own, E.unsqueeze(-1) * own)
+        k = self._touched.shape[0]
+        left, right, rest = single.split([k, k, self._single.shape[0] - 2 * k], -1)
         pairs.index_copy_(3, self._touched, (left.unsqueeze(2) * right).sum(1))
-        work.pairs[..., half:] = single[..., 2 * k :]
+        if rest.shape[-1]:
+            work.start[..., -1:] = rest
 
 
 class _Round(NamedTuple):
@@ -163,8 +164,14 @@ class _Work(NamedTuple):
     """(S, C, N) the exponential of scores relative to the first label's"""
     E: Tensor
     """(C, C, S) the exponential of transitions"""
-    pairs: Tensor
+    left: Tensor
+    """(C, S, ⌊N/2⌋) psi of the left tokens of pairs"""
+    right: Tensor
+    """(C, S, ⌊N/2⌋) and of the right ones"""
+    start: Tensor
     """(C, C, S, ⌈N/2⌉) what is there after the first round"""
+    pairs: Tensor
+    """(C, C, S, ⌊N/2⌋) the products in it"""
     long: list[_Round]
     turned: tuple[Tensor, Tensor]
     """Where what the long rounds leave goes, with the draws last, and where it is"""
@@ -173,8 +180,12 @@ class _Work(NamedTuple):
     @classmethod
     def of(cls, S: int, N: int, C: int) -> _Work:
         psi = torch.ones(S, C, N, dtype=torch.float64)
-        pairs = psi.new_empty(C, C, S, N - N // 2)
-        now, long, short = pairs, [], []
+        half = N // 2
+        left, right, _ = psi.transpose(0, 1).split([half, half, N % 2], 2)
+        start = psi.new_empty(C, C, S, N - half)
+        long: list[_Round] = []
+        short: list[_Round] = []
+        now = start
         while now.shape[3] > _SHORT:
             long.append(_Round.of(now, 3))
             now = long[-1].whole
@@ -183,7 +194,8 @@ class _Work(NamedTuple):
         while now.shape[2] > 1:
             short.append(_Round.of(now, 2))
             now = short[-1].whole
-        return cls(psi, psi.new_ones(C, C, S), pairs, long, turned, short)
+        E = psi.new_ones(C, C, S)
+        return cls(psi, E, left, right, start, start[..., :half], long, turned, short)
 
     def rounds_of(self, free: int) -> Tensor:
         """(S,) the log of what the rows of the whole product sum to, from the pairs; `free` tokens

@@ -1,13 +1,16 @@
 """Σ_i w_i log Z_i by steps along all sequences at once, in single precision.
 
-Scores are taken relative to those of one labelling of each sequence, the known one: its own score is
-then 0 at every step, and Z_i = 1 / p(labels). So nothing that counts underflows: whatever a vector's
-largest entry is, the next vector has one that is at least as large but for two transitions. What
-overflows shows in the result, and is left to others. Numbers near a likely labelling are small, so
-float32 has them with an error of some 1e−7 a token. Sums over sequences are float64.
+Scores are taken relative to those of one labelling of each sequence, the known one: the sum of its
+scores is then 0 up to every step, and Z_i = 1 / p(labels). So nothing that counts underflows: from
+the largest entry of a vector one step leads to the known labelling, which costs two transitions at
+most, and from there nothing is lost. What overflows shows in the result, and is left to others.
+Where the known labelling is likely, what counts are small numbers, which a float32 has with an error
+of some 1e−7 a token; that adds up to 1e−4 for thousands of tokens. Sums over sequences are float64.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,8 +18,8 @@ from torch import Tensor
 from bayeseq.shapes import Layout
 
 _STEPS = 8
-"""Steps between scalings. A float32 has room for 88 nats, 11 a token: as much as random scores with a
-standard deviation of 4 and a dozen labels reach."""
+"""Steps between scalings. A float32 has room for 88 nats, 11 a token: more than scores drawn from a
+prior with a standard deviation of 4 take with a dozen labels."""
 _LARGEST_TRANSITION = 10.0
 """Beyond it what underflows in a float32 may count."""
 
@@ -34,12 +37,23 @@ class Stepped:
     """
 
     def __init__(self, layout: Layout, base: Tensor, weights: Tensor) -> None:
-        self.layout, self.base = layout, base
-        self.by_rank = weights[layout.order]
+        self.layout, self.base, self.weights = layout, base, weights
         self.first = layout.sizes[0] if layout.sizes else 0
         self._psi: Tensor | None = None
         self.pairs = (base[layout.previous], base[self.first :])
         """The base's transitions into all tokens that are not first"""
+
+    @cached_property
+    def _factor_weights(self) -> Tensor:
+        """What each factor of Z counts that `total` takes down."""
+        sizes, by_rank = self.layout.sizes, self.weights[self.layout.order]
+        found, alive = [], self.first
+        for t in range(1, len(sizes)):
+            found.append(by_rank[sizes[t] : alive])
+            alive = sizes[t]
+            if t % _STEPS == 0:
+                found.append(by_rank[:alive])
+        return torch.cat([*found, by_rank[:alive]])
 
     def odds(self, scores: Tensor, transitions: Tensor) -> Tensor:
         """(S, N, C) float32: scores (S, N, C) relative to the base labelling's, transitions into
@@ -58,29 +72,25 @@ class Stepped:
         """(S,) Σ_i w_i log Z_i; labels that are not among `allowed` (N, C) do not count. Not finite
         where scores are too large for this way."""
         if self._psi is None or self._psi.shape[0] < len(odds):
-            self._psi = torch.empty_like(odds)
-        psi, E = torch.exp(odds, out=self._psi[:len(odds)]), transitions.float().exp()
+            self._psi = torch.empty_like(odds)  # kept: new memory costs more than the arithmetic
+        psi, E = torch.exp(odds, out=self._psi[: len(odds)]), transitions.float().exp()
         if allowed is not None:
             psi *= allowed
         sizes = self.layout.sizes
         pieces = psi.split(sizes, 1)
-        sums, ranks = [], []  # factors of Z, and how many of the longest sequences they belong to
+        sums = []  # factors of Z, in the order of `_factor_weights`
         now, alive = psi[:, : self.first], self.first
         for t in range(1, len(sizes)):
             n = sizes[t]
             if n < alive:
                 sums.append(now[:, n:].sum(-1))
-                ranks.append((n, alive))
                 now, alive = now[:, :n], n
             now = torch.bmm(now, E).mul_(pieces[t])
             if t % _STEPS == 0:
                 scale = now.sum(-1, keepdim=True)
                 now /= scale
                 sums.append(scale.squeeze(-1))
-                ranks.append((0, n))
         sums.append(now.sum(-1))
-        ranks.append((0, alive))
-        weights = torch.cat([self.by_rank[a:b] for a, b in ranks])
-        found = torch.cat(sums, -1).double().log_() @ weights
+        found = torch.cat(sums, -1).double().log_() @ self._factor_weights
         large = transitions.abs().amax((1, 2)) > _LARGEST_TRANSITION
         return found.masked_fill_(large, torch.nan)

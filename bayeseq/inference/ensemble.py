@@ -35,8 +35,10 @@ REFRESH = 200
 errors do not add up."""
 
 
-_AT_ONCE = 32
+_AT_ONCE = 64
 """Points that are evaluated together: more do not fit the cache."""
+_NUMBERS = 2**17
+"""Weights whose scores are computed together, for the same reason."""
 
 
 class Reference(Protocol):
@@ -72,8 +74,8 @@ class Ensemble:
     """S chains of elliptical slice sampling of one model, side by side.
 
     `latent` (S, *latent_shape) is where they start: drawn from the reference, or else from the
-    prior, if not given. A model with prior variances by group may have its own in every chain, after
-    `own_variances`: `log_variance` (S, G, C), which other moves may change.
+    prior, if not given. After `own_variances` a model with prior variances by group has its own in
+    every chain: `log_variance` (S, G, C), which other moves may change.
     """
 
     def __init__(
@@ -142,8 +144,7 @@ class Ensemble:
             self._mean: Summary | None = None
         else:
             mean = self.reference.mean.unsqueeze(0)
-            own = isinstance(self.model, WeightModel) and self.model.log_variance.dim() > 2
-            self._mean = self.model.summary(mean.expand(shape) if own else mean)
+            self._mean = self.model.summary(mean.expand(shape) if self._variances_differ else mean)
         self.log_likelihood = self.model.total_of(self.summary)
         if not bool(self.log_likelihood.isfinite().all()):
             raise ValueError("the likelihood is not finite where a chain is to start")
@@ -168,7 +169,21 @@ class Ensemble:
 
     def _place(self, white: Tensor) -> _Place:
         coloured = white if self.reference is None else self.reference.colour(white)
-        return _Place(white, coloured, self.model.summary(coloured))
+        return _Place(white, coloured, self._summary(coloured))
+
+    def _summary(self, coloured: Tensor) -> Summary:
+        """What the likelihood sees, a few chains at a time: much new memory costs more than the
+        arithmetic in it."""
+        if self._variances_differ:
+            return self.model.summary(coloured)
+        few = max(1, _NUMBERS // math.prod(self.model.latent_shape))
+        parts = [self.model.summary(some) for some in coloured.split(few)]
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+    @property
+    def _variances_differ(self) -> bool:
+        """Whether chains have prior variances of their own."""
+        return isinstance(self.model, WeightModel) and self.model.log_variance.dim() > 2
 
     # ---- moving ---------------------------------------------------------------------------------
 

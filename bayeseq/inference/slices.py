@@ -20,8 +20,9 @@ _VANISHED = 1e-13
 """A bracket relative to its first width that leaves only the point where the chain already is."""
 
 
-_FEWEST = 8
-"""Points that are evaluated together, at least: a few cost hardly more than one."""
+_FEWEST, _SHARE = 8, 4
+"""Points that are evaluated together, at least: 8, and a 4th of the chains. A few cost hardly more
+than one."""
 
 
 class Moved(NamedTuple):
@@ -63,7 +64,7 @@ def shrink(
     left, right = low.numpy(), high.numpy()
     least = _VANISHED * (right - left)
     chains = np.arange(len(at))
-    evaluations, together = 0, max(_FEWEST, len(at) // 4)
+    evaluations, together = 0, max(_FEWEST, len(at) // _SHARE)
     while len(chains):
         tries = max(1, together // len(chains))
         proposals, left, right = _next_proposals(here[chains], left, right, tries, rng)
@@ -72,7 +73,7 @@ def shrink(
         evaluations += found.size
         inside = found >= bar[chains]  # never so for a value that is not a number
         done = inside.any(0)
-        first = inside.argmax(0)[done], done.nonzero()[0]
+        first = inside.argmax(0)[done], np.flatnonzero(done)
         point[chains[done]] = proposals[first]
         found_value[chains[done]] = found[first]
         again = ~done & (right - left > least[chains])
