@@ -31,7 +31,9 @@ less than eight."""
 _SHORT = 64
 """Factors below which draws lie side by side in memory in place of factors."""
 _FEWEST_DRAWS, _MOST_DRAWS = 8, 32
-"""Draws that are computed together: more do not fit the cache."""
+_FEW_NUMBERS = 2**15
+"""Draws that are computed together: the larger number where a draw has few numbers, so that all of
+them fit the cache."""
 
 
 class Joined:
@@ -62,6 +64,8 @@ class Joined:
         """The places whose matrices are written down in the first round: those in such pairs, and
         one that is left over"""
         self._single_first = first[self._single]
+        small = layout.n_tokens * n_labels**2 <= _FEW_NUMBERS
+        self._at_once = _MOST_DRAWS if small else _FEWEST_DRAWS
         self._work: dict[int, _Work] = {}
 
     def scores(self, odds: Tensor) -> Tensor:
@@ -83,8 +87,8 @@ class Joined:
             return found
         if allowed is not None:
             allowed = allowed[self.rows].T
-        for a in range(0, odds.shape[0], _MOST_DRAWS):
-            some = slice(a, a + _MOST_DRAWS)
+        for a in range(0, odds.shape[0], self._at_once):
+            some = slice(a, a + self._at_once)
             found[some] = self._total(odds[some], transitions[some], allowed)
         return found.mul_(self.weight)
 

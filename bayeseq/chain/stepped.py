@@ -4,8 +4,9 @@ Scores are taken relative to those of one labelling of each sequence, the known 
 scores is then 0 up to every step, and Z_i = 1 / p(labels). So nothing that counts underflows: from
 the largest entry of a vector one step leads to the known labelling, which costs two transitions at
 most, and from there nothing is lost. What overflows shows in the result, and is left to others.
-Where the known labelling is likely, what counts are small numbers, which a float32 has with an error
-of some 1e−7 a token; that adds up to 1e−4 for thousands of tokens. Sums over sequences are float64.
+Where the known labelling is likely, what counts are small numbers, which a float32 has with an
+error of some 1e−7 a token; that adds up to 1e−4 for thousands of tokens. Sums over sequences are
+float64.
 """
 
 from __future__ import annotations

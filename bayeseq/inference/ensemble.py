@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayeseq.inference.slices import level, shrink, uniform
+from bayeseq.inference.slices import FEWEST, level, shrink, uniform
 from bayeseq.models.latent import LatentModel, WeightModel
 
 CIRCLE = 2 * math.pi
@@ -139,7 +139,8 @@ class Ensemble:
         if tuple(white.shape) != shape:
             raise ValueError(f"the state has shape {tuple(white.shape)}, expected {shape}")
         self._now = self._place(white.clone())
-        self._rooms = [x.new_empty(2, _AT_ONCE, *x.shape[1:]) for x in self._now.summary]
+        n = min(_AT_ONCE, max(self.n_chains, FEWEST))
+        self._rooms = [x.new_empty(2, n, *x.shape[1:]) for x in self._now.summary]
         if self.reference is None:
             self._mean: Summary | None = None
         else:

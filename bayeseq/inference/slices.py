@@ -20,7 +20,7 @@ _VANISHED = 1e-13
 """A bracket relative to its first width that leaves only the point where the chain already is."""
 
 
-_FEWEST, _SHARE = 8, 4
+FEWEST, _SHARE = 8, 4
 """Points that are evaluated together, at least: 8, and a 4th of the chains. A few cost hardly more
 than one."""
 
@@ -64,7 +64,7 @@ def shrink(
     left, right = low.numpy(), high.numpy()
     least = _VANISHED * (right - left)
     chains = np.arange(len(at))
-    evaluations, together = 0, max(_FEWEST, len(at) // _SHARE)
+    evaluations, together = 0, max(FEWEST, len(at) // _SHARE)
     while len(chains):
         tries = max(1, together // len(chains))
         proposals, left, right = _next_proposals(here[chains], left, right, tries, rng)
