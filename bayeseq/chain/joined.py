@@ -30,7 +30,7 @@ number of tokens differ by less than four of the largest scores, and those of tw
 less than eight."""
 _SHORT = 64
 """Factors below which draws lie side by side in memory in place of factors."""
-_FEWEST_DRAWS, _MOST_DRAWS = 8, 32
+_FEWEST_DRAWS, _MOST_DRAWS = 8, 64
 _FEW_NUMBERS = 2**15
 """Draws that are computed together: the larger number where a draw has few numbers, so that all of
 them fit the cache."""

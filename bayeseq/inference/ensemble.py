@@ -225,9 +225,10 @@ class Ensemble:
     def _seen(self, to: _Place, chains: Tensor, angle: Tensor) -> Summary:
         """The summary of the points at these angles, at most `_AT_ONCE`, for some of the chains; in
         memory that the next call uses again."""
+        cos, sin = torch.cos(angle), torch.sin(angle)
         found = []
         for k, (x, y) in enumerate(zip(self._now.summary, to.summary, strict=True)):
-            mixed = _mixed(x, y, chains, angle, self._rooms[k][:, : len(chains)])
+            mixed = _mixed(x, y, chains, cos, sin, self._rooms[k][:, : len(chains)])
             if self._mean is not None:
                 mixed += self._mean[k] if len(self._mean[k]) == 1 else self._mean[k][chains]
             found.append(mixed)
@@ -263,10 +264,10 @@ class Ensemble:
             x.mul_(c).addcmul_(y, s)
 
 
-def _mixed(x: Tensor, y: Tensor, chains: Tensor, angle: Tensor, room: Tensor) -> Tensor:
+def _mixed(x: Tensor, y: Tensor, chains: Tensor, cos: Tensor, sin: Tensor, room: Tensor) -> Tensor:
     """(n, …) x cos θ + y sin θ for n angles, each of one of the chains, in a room (2, n, …)."""
     shape = (-1, *[1] * (x.dim() - 1))
-    c, s = (z.reshape(shape).to(x.dtype) for z in (torch.cos(angle), torch.sin(angle)))
+    c, s = (z.reshape(shape).to(x.dtype) for z in (cos, sin))
     found, other = room
     torch.index_select(x, 0, chains, out=found).mul_(c)
     return found.addcmul_(torch.index_select(y, 0, chains, out=other), s)
