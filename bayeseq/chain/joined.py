@@ -48,7 +48,7 @@ class Joined:
     >>> joined = Joined(Layout.of([3, 1]), 2)
     >>> odds, transitions = torch.zeros(1, 1, 4).double(), torch.zeros(1, 2, 2).double()
     >>> joined.total(odds, transitions).exp()    # 8 labellings times 2
-    tensor([16.], dtype=torch.float64)
+    tensor([16.0000], dtype=torch.float64)
     """
 
     def __init__(self, layout: Layout, n_labels: int, weight: float = 1.0) -> None:
