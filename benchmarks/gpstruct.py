@@ -6,7 +6,8 @@ On the first published split of each task, with the prior as reference and with 
 Gaussian, all prior variances 1. A sweep is one elliptical slice move of one chain; seconds are CPU
 seconds of one thread. Effective samples are those of the log-likelihood by arviz (bulk), over all
 chains, after a warm-up of as long; R-hat says whether to believe them. The GPstruct
-authors' code makes about 500, 80 and 23 sweeps a CPU-second on segmentation, chunking and Base NP.
+authors' code made about 500, 80 and 23 sweeps a CPU-second on segmentation, chunking and Base NP,
+on another machine (docs/gpstruct.md has figures of the same one).
 Writes benchmarks/results/gpstruct-speed.json and .txt; tasks that are not run keep their lines.
 """
 
@@ -94,6 +95,12 @@ def main() -> None:
             for chains in options.chains:
                 records.append(measured(task, reference, chains, options.seconds))
                 print(records[-1], flush=True)
+    command = f"python benchmarks/gpstruct.py --seconds {options.seconds:g}"
+    write(records, command)
+
+
+def write(records: list[dict[str, Any]], command: str) -> None:
+    """The table and the records behind it."""
     head = ["task", "reference", "chains", "sweeps/s", "× theirs", "evaluations/sweep"]
     rows = [[*head, "ESS/s", "R-hat", "log-likelihood", "preparing (s)"]]
     for r in records:
@@ -112,7 +119,6 @@ def main() -> None:
                 f"{r['preparing']:.1f}",
             ]
         )
-    command = f"python benchmarks/gpstruct.py --seconds {options.seconds:g}"
     report = Report("gpstruct-speed", command, [table(rows, "CPU seconds of one thread")], records)
     print(report.tables[0])
     report.write(RESULTS)

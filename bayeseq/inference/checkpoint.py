@@ -23,7 +23,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as tensors_to_bytes
 
 INDEX = "checkpoint.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class CheckpointError(ValueError):

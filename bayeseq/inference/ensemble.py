@@ -26,13 +26,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayeseq.inference.slices import level, shrink, uniform
+from bayeseq.inference.slices import FEWEST, level, shrink, uniform
 from bayeseq.models.latent import LatentModel, WeightModel
 
 CIRCLE = 2 * math.pi
 REFRESH = 200
 """Sweeps after which what is mixed along ellipses is computed anew from the state, so that rounding
 errors do not add up."""
+
+
+_AT_ONCE = 64
+"""Points that are evaluated together: more do not fit the cache."""
+_NUMBERS = 2**17
+"""Weights whose scores are computed together, for the same reason."""
 
 
 class Reference(Protocol):
@@ -68,8 +74,8 @@ class Ensemble:
     """S chains of elliptical slice sampling of one model, side by side.
 
     `latent` (S, *latent_shape) is where they start: drawn from the reference, or else from the
-    prior, if not given. A model with prior variances by group may have its own in every chain:
-    `log_variance` (S, G, C), which other moves may change.
+    prior, if not given. After `own_variances` a model with prior variances by group has its own in
+    every chain: `log_variance` (S, G, C), which other moves may change.
     """
 
     def __init__(
@@ -83,10 +89,8 @@ class Ensemble:
         refresh: int = REFRESH,
     ) -> None:
         self.rng, self.n_chains, self.reference, self.refresh = rng, n_chains, reference, refresh
-        if isinstance(model, WeightModel):  # changed in place: the model caches what it derives
-            lead = (n_chains, *model.log_variance.shape[-2:])
-            model = replace(model, log_variance=model.log_variance.expand(lead).clone())  # type: ignore[type-var]
         self.model: LatentModel = model
+        self._noise = np.empty((n_chains, *model.latent_shape))  # new memory takes its time
         self.every = torch.arange(n_chains)
         self.width = CIRCLE
         self.sweeps = self.evaluations = 0
@@ -106,6 +110,14 @@ class Ensemble:
     def white(self) -> Tensor:
         """(S, *latent_shape) a, in which the reference is N(0, I)."""
         return self._now.white
+
+    def own_variances(self) -> None:
+        """Give every chain prior variances of its own."""
+        model = self.model
+        assert isinstance(model, WeightModel)
+        # changed in place: the model caches what it derives
+        lead = (self.n_chains, *model.log_variance.shape[-2:])
+        self.model = replace(model, log_variance=model.log_variance.expand(lead).clone())  # type: ignore[type-var]
 
     @property
     def log_variance(self) -> Tensor:
@@ -127,11 +139,13 @@ class Ensemble:
         if tuple(white.shape) != shape:
             raise ValueError(f"the state has shape {tuple(white.shape)}, expected {shape}")
         self._now = self._place(white.clone())
+        n = min(_AT_ONCE, max(self.n_chains, FEWEST))
+        self._rooms = [x.new_empty(2, n, *x.shape[1:]) for x in self._now.summary]
         if self.reference is None:
             self._mean: Summary | None = None
         else:
             mean = self.reference.mean.unsqueeze(0)
-            self._mean = self.model.summary(mean.expand(shape))
+            self._mean = self.model.summary(mean.expand(shape) if self._variances_differ else mean)
         self.log_likelihood = self.model.total_of(self.summary)
         if not bool(self.log_likelihood.isfinite().all()):
             raise ValueError("the likelihood is not finite where a chain is to start")
@@ -151,11 +165,26 @@ class Ensemble:
 
     def _normal(self) -> Tensor:
         # numpy's ziggurat takes half the time of torch's float64 normals
-        return torch.from_numpy(self.rng.standard_normal((self.n_chains, *self.model.latent_shape)))
+        self.rng.standard_normal(out=self._noise)
+        return torch.from_numpy(self._noise)
 
     def _place(self, white: Tensor) -> _Place:
         coloured = white if self.reference is None else self.reference.colour(white)
-        return _Place(white, coloured, self.model.summary(coloured))
+        return _Place(white, coloured, self._summary(coloured))
+
+    def _summary(self, coloured: Tensor) -> Summary:
+        """What the likelihood sees, a few chains at a time: much new memory costs more than the
+        arithmetic in it."""
+        if self._variances_differ:
+            return self.model.summary(coloured)
+        few = max(1, _NUMBERS // math.prod(self.model.latent_shape))
+        parts = [self.model.summary(some) for some in coloured.split(few)]
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+    @property
+    def _variances_differ(self) -> bool:
+        """Whether chains have prior variances of their own."""
+        return isinstance(self.model, WeightModel) and self.model.log_variance.dim() > 2
 
     # ---- moving ---------------------------------------------------------------------------------
 
@@ -169,7 +198,9 @@ class Ensemble:
         value = self.log_likelihood + energy(every, at)
 
         def density(chains: Tensor, angle: Tensor) -> Tensor:
-            return self.model.total_of(self._seen(to, chains, angle)) + energy(chains, angle)
+            parts = zip(chains.split(_AT_ONCE), angle.split(_AT_ONCE), strict=True)
+            found = [self.model.total_of(self._seen(to, *part)) for part in parts]
+            return torch.cat(found) + energy(chains, angle)
 
         low = -self.width * uniform(self.rng, self.n_chains)
         threshold = level(value, self.rng)
@@ -192,17 +223,14 @@ class Ensemble:
         self.tuning = (0.0, 0) if on else None
 
     def _seen(self, to: _Place, chains: Tensor, angle: Tensor) -> Summary:
-        """The summary of the points at these angles, for some of the chains."""
-        every = torch.equal(chains, self.every)
+        """The summary of the points at these angles, at most `_AT_ONCE`, for some of the chains; in
+        memory that the next call uses again."""
         cos, sin = torch.cos(angle), torch.sin(angle)
         found = []
         for k, (x, y) in enumerate(zip(self._now.summary, to.summary, strict=True)):
-            shape = (-1, *[1] * (x.dim() - 1))
-            c, s = cos.reshape(shape), sin.reshape(shape)
-            mixed = (x if every else x[chains]) * c
-            mixed.addcmul_(y if every else y[chains], s)
+            mixed = _mixed(x, y, chains, cos, sin, self._rooms[k][:, : len(chains)])
             if self._mean is not None:
-                mixed += self._mean[k] if every else self._mean[k][chains]
+                mixed += self._mean[k] if len(self._mean[k]) == 1 else self._mean[k][chains]
             found.append(mixed)
         return tuple(found)
 
@@ -232,7 +260,17 @@ class Ensemble:
             pairs.append((now.coloured, to.coloured))
         for x, y in pairs:
             shape = (-1, *[1] * (x.dim() - 1))
-            x.mul_(torch.cos(angle).reshape(shape)).addcmul_(y, torch.sin(angle).reshape(shape))
+            c, s = (z.reshape(shape).to(x.dtype) for z in (torch.cos(angle), torch.sin(angle)))
+            x.mul_(c).addcmul_(y, s)
+
+
+def _mixed(x: Tensor, y: Tensor, chains: Tensor, cos: Tensor, sin: Tensor, room: Tensor) -> Tensor:
+    """(n, …) x cos θ + y sin θ for n angles, each of one of the chains, in a room (2, n, …)."""
+    shape = (-1, *[1] * (x.dim() - 1))
+    c, s = (z.reshape(shape).to(x.dtype) for z in (cos, sin))
+    found, other = room
+    torch.index_select(x, 0, chains, out=found).mul_(c)
+    return found.addcmul_(torch.index_select(y, 0, chains, out=other), s)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:

@@ -50,6 +50,9 @@ class VarianceMoves:
             raise TypeError(f"{type(model).__name__} has no prior variances by group")
         if bool((model.log_variance != model.log_variance[..., :1]).any()):
             raise ValueError("prior variances differ between labels; only shared ones are sampled")
+        ensemble.own_variances()
+        assert isinstance(ensemble.model, WeightModel)
+        model = ensemble.model
         self.ensemble, self.model, self.prior = ensemble, model, prior
         G = model.log_variance.shape[-2]
         self.counts = torch.bincount(model.groups, minlength=G) * model.n_labels

@@ -28,6 +28,8 @@ from bayeseq.chain import (
     score,
     total_log_partition,
 )
+from bayeseq.chain.joined import MOST_LABELS, Joined
+from bayeseq.chain.stepped import Stepped
 from bayeseq.kernels.design import Design
 from bayeseq.models.latent import WeightModel
 from bayeseq.shapes import Layout
@@ -118,37 +120,82 @@ class GPSCModel(WeightModel):
         return self.design.product(W[..., :D, :]), W[..., D:, :]
 
     def summary(self, whitened: Tensor) -> tuple[Tensor, ...]:
-        """f, A and, where all labels are known, their total weighted score (…)."""
-        f, A = self.seen(whitened)
-        if self._known_counts is None:
-            return f, A
+        """f, A and, where all labels are known, their total weighted score (S,), for weights
+        (S, D + C, C). Scores f are relative to some label's where `_sums` wants them so."""
         W = self.scaled(whitened)
-        return f, A, W.flatten(-2) @ self._known_counts.flatten()
+        D = self.design.shape[1]
+        return self._summary_of(self._summary_design, W[..., :D, :], W[..., D:, :])
 
     def group_summary(self, whitened: Tensor, group: int) -> tuple[Tensor, ...]:
         """What the weights of one group add to the summary of weights (…, D + C, C)."""
-        D, C = self.design.shape[1], self.n_labels
+        D = self.design.shape[1]
         members, design = self._group_designs[group]
         scale = torch.exp(self.log_variance[..., group, :] / 2).unsqueeze(-2)
         W = whitened.index_select(-2, members) * scale
-        lead, local = W.shape[:-2], members < D
-        f, A = (W.new_zeros(()).expand(*lead, n, C) for n in (self.design.shape[0], C))
-        if bool(local.any()):
-            f = design.product(W[..., : int(local.sum()), :])
-        if not bool(local.all()):
-            A = A.index_add(-2, members[~local] - D, W[..., int(local.sum()) :, :])
-        if self._known_counts is None:
+        local = int((members < D).sum())
+        A = W.new_zeros(*W.shape[:-2], self.n_labels, self.n_labels)
+        A = A.index_add(-2, members[local:] - D, W[..., local:, :])
+        return self._summary_of(design, W[..., :local, :], A)
+
+    def _summary_of(self, design: Design, W: Tensor, A: Tensor) -> tuple[Tensor, ...]:
+        """The summary of the weights of a design's columns and of transitions."""
+        if isinstance(self._sums, Joined):
+            f = design.product(W[..., 1:] - W[..., :1]).transpose(-2, -1).contiguous()
+        else:
+            f = design.product(W)
+        if isinstance(
+            self._sums, Stepped
+        ):  # the score of the labels is what others are relative to
+            return self._sums.odds(f, A), A
+        if self._known is None:
             return f, A
-        return f, A, W.flatten(-2) @ self._known_counts[members].flatten()
+        local, pairs = self._known
+        return f, A, f.flatten(-2) @ local.flatten() + A.flatten(-2) @ pairs.flatten()
 
     def total_of(self, summary: tuple[Tensor, ...]) -> Tensor:
-        """(…) Σ_i w_i log p(y_i | x_i), by forward passes alone."""
-        chain = self.chain(summary[:2])
-        total = total_log_partition(chain, self.weights)
+        """(S,) Σ_i w_i log p(y_i | x_i), by forward passes alone."""
+        f, A = summary[:2]
+        total = self._total_log_partition(f, A)
         if len(summary) == 3:
             return summary[2] - total
-        known = total_log_partition(constrain(chain, allowed=self.allowed), self.weights)
-        return known - total
+        if isinstance(self._sums, Stepped) and self._known is not None:
+            return -total
+        return self._total_log_partition(f, A, self.allowed) - total
+
+    def _total_log_partition(self, f: Tensor, A: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """(S,) Σ_i w_i log Z_i of the scores of a summary, relative as they are."""
+        if self._sums is None:
+            return self._slow_total(f, A, allowed)
+        total = self._sums.total(f, A, allowed)
+        left = (~total.isfinite()).nonzero().squeeze(-1)
+        if len(left):
+            total[left] = self._slow_total(self._sums.scores(f[left]), A[left], allowed)
+        return total
+
+    def _slow_total(self, f: Tensor, A: Tensor, allowed: Tensor | None) -> Tensor:
+        """The same for scores of any size, and with rules."""
+        chain = self.chain((f, A))
+        if allowed is not None:
+            chain = constrain(chain, allowed=allowed)
+        return total_log_partition(chain, self.weights)
+
+    @cached_property
+    def _sums(self) -> Joined | Stepped | None:
+        """The fast way to sum over labellings; None where there are rules."""
+        rules, C = self.rules, self.n_labels
+        if rules.pairs is not None or rules.start is not None or rules.end is not None:
+            return None
+        alike = len(self.weights) > 0 and bool((self.weights == self.weights[0]).all())
+        if 1 < C <= MOST_LABELS and alike:
+            return Joined(self.layout, C, float(self.weights[0]))
+        return Stepped(self.layout, self.allowed.to(torch.uint8).argmax(-1), self.weights)
+
+    @cached_property
+    def _summary_design(self) -> Design:
+        """Φ with its rows in the order of a summary."""
+        if isinstance(self._sums, Joined):
+            return self.design.select(self._sums.rows.numpy())
+        return self.design
 
     @cached_property
     def _group_designs(self) -> list[tuple[Tensor, Design]]:
@@ -157,13 +204,13 @@ class GPSCModel(WeightModel):
         for group in range(self.log_variance.shape[-2]):
             members = (self.groups == group).nonzero().squeeze(-1)
             columns = members[members < self.design.shape[1]].numpy()
-            found.append((members, Design(self.design.matrix[:, columns])))
+            found.append((members, Design(self._summary_design.matrix[:, columns])))
         return found
 
     @cached_property
-    def _known_counts(self) -> Tensor | None:
-        """(D + C, C) how often each weight counts in the total weighted score of the labels; None
-        where one is not known, or where a rule forbids them."""
+    def _known(self) -> tuple[Tensor, Tensor] | None:
+        """What the scores of a summary, and the transitions (C, C), count in the total weighted
+        score of the labels; None where one is not known, or where a rule forbids them."""
         Y = self.allowed.to(torch.float64)
         if bool((Y.sum(-1) != 1).any()):
             return None
@@ -172,7 +219,9 @@ class GPSCModel(WeightModel):
             return None
         weighted = Y * self.weights[self.layout.sequence].unsqueeze(-1)
         pairs = Y[self.layout.previous].T @ weighted[self.layout.n_tokens - self.layout.n_pairs :]
-        return torch.cat([self.design.transpose_times(weighted), pairs])
+        if isinstance(self._sums, Joined):
+            weighted = weighted[self._sums.rows, 1:].T.contiguous()
+        return weighted, pairs
 
     def chain(self, seen: tuple[Tensor, ...]) -> Chain:
         """The chains of scores f and A, with nothing known of the labels."""

@@ -126,6 +126,32 @@ def test_what_is_carried_along_is_what_the_state_gives():
         np.testing.assert_allclose(ensemble.log_likelihood, want, rtol=0, atol=1e-9)
 
 
+def random_chain(C, weights=None, seed=0):
+    rng = np.random.default_rng(seed)
+    layout = Layout.of(rng.integers(1, 30, size=20).tolist())
+    X = sp.random(layout.n_tokens, 40, density=0.15, random_state=rng, format="csr")
+    allowed = np.eye(C, dtype=bool)[rng.integers(C, size=layout.n_tokens)]
+    return GPSCModel.of(X, np.zeros(40, int), layout, allowed, weights=weights)
+
+
+@pytest.mark.parametrize(("C", "error"), [(2, 1e-9), (3, 1e-9), (5, 1e-4)])
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_what_is_carried_along_in_chains(C, error, with_reference):
+    """Rounding errors of 200 sweeps, of more chains than are evaluated together: with more than
+    three labels they are those of single precision."""
+    model = random_chain(C)
+    about = None
+    if with_reference:
+        D = int(np.prod(model.latent_shape))
+        spread = torch.diag(torch.full((D,), 0.5).double())
+        about = DenseReference.of(torch.full(model.latent_shape, 0.1).double(), spread)
+    ensemble = Ensemble(model, 70, np.random.default_rng(0), reference=about, refresh=10**6)
+    for _ in range(200):
+        ensemble.sweep()
+    want = model.log_likelihood(ensemble.weights).sum(-1)
+    np.testing.assert_allclose(ensemble.log_likelihood, want, rtol=0, atol=error)
+
+
 def test_one_chain_of_pyro_is_one_of_many():
     model = regression()
     mean, S = model.posterior()
@@ -356,9 +382,9 @@ def test_summaries_by_group_add_up():
         whole = model.summary(u)
         parts = [model.group_summary(u, g) for g in range(3)]
         for k, want in enumerate(whole):
-            np.testing.assert_allclose(sum(part[k] for part in parts), want, atol=1e-12)
+            np.testing.assert_allclose(sum(part[k] for part in parts), want, atol=1e-5)
         want = model.log_likelihood(u).sum(-1)
-        np.testing.assert_allclose(model.total_of(whole), want, rtol=1e-11)
+        np.testing.assert_allclose(model.total_of(whole), want, rtol=1e-5)
 
 
 def test_a_joint_reference_undoes_itself():

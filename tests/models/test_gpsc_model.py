@@ -119,3 +119,38 @@ def test_the_program_uses_the_weights_that_it_samples():
     prior = float(torch.distributions.Normal(0.0, 1.0).log_prob(u).sum())
     want = prior + float(model.log_likelihood(u).sum())
     np.testing.assert_allclose(float(trace.log_prob_sum()), want, rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    problem=problems(),
+    alike=st.booleans(),
+    spread=st.sampled_from([1.0, 30.0, 1e4]),
+    ruled=st.booleans(),
+)
+def test_totals_by_the_fast_ways(problem, alike, spread, ruled):
+    """Whatever the number of labels, the weights, the rules and the size of the scores; where steps
+    in single precision are taken, the error is a millionth of the scores."""
+    model = built(problem)
+    if alike:
+        model = replace(model, weights=torch.full_like(model.weights, 2.0))
+    if ruled:
+        C = model.n_labels
+        pairs = torch.ones(C, C, dtype=torch.bool)
+        pairs[0, -1] = C == 1
+        start = torch.arange(C) < max(1, C - 1)
+        model = replace(model, rules=Rules(pairs=pairs, start=start))
+    u = spread * torch.tensor(np.random.default_rng(0).normal(size=(3, *model.latent_shape)))
+    want = model.log_likelihood(u).sum(-1)
+    summary = model.summary(u)
+    before = [x.clone() for x in summary]
+    found = model.total_of(summary)
+    for x, y in zip(before, summary, strict=True):
+        assert torch.equal(x, y)
+    size = float(max(x.abs().max() for x in model.seen(u)))
+    atol = 1e-6 * (1 + size) * (model.layout.n_tokens + 1) * float(model.weights.max())
+    np.testing.assert_allclose(found, want, rtol=1e-9, atol=atol)
+    parts = [model.group_summary(u, g) for g in range(model.log_variance.shape[-2])]
+    for k, whole in enumerate(summary):
+        added = sum(part[k].double() for part in parts)
+        np.testing.assert_allclose(added, whole.double(), rtol=0, atol=1e-6 * (1 + 4 * size))
