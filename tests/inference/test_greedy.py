@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from bayeseq.inference.greedy import NO_LABEL, ChainLoss, Coordinates, Greedy
+from bayeseq.inference.chain_loss import ChainLoss
+from bayeseq.inference.greedy import NO_LABEL, Coordinates, Greedy
 from bayeseq.kernels import RBF, Linear, Polynomial
 from bayeseq.kernels.columns import kernel_columns
 from bayeseq.shapes import Layout
