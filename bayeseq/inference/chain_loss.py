@@ -1,4 +1,4 @@
-"""The negative log-likelihood of labels along chains, as a function of the scores, with its gradient."""
+"""The negative log-likelihood of labels along chains and its gradient, as functions of scores."""
 
 from __future__ import annotations
 
