@@ -58,6 +58,9 @@ _WIDEST = 20
 _POOL = 1500
 """Of so many tokens, the steepest, a visit of all sequences makes the kernel matrix."""
 
+_TABLE = 2**20
+"""So many coordinates they may have to choose from."""
+
 _MOST_TOKENS = 4096
 """How many tokens a visit looks at, at most; it makes the square of that many kernel values."""
 
@@ -186,7 +189,8 @@ class Greedy:
         by_label, by_pair = self._slopes(found, np.arange(len(found.f)), every)
         steep = np.abs(by_label[None] + np.stack([by_pair.min(1), by_pair.max(1)])[:, None]).max(0)
         steep[found.coordinates.token, found.coordinates.label] = 0.0
-        n = min(_POOL, len(steep))
+        N, C = steep.shape
+        n = min(_POOL, max(1, _TABLE // (C * (C + 1))), N)
         return np.sort(np.argpartition(-steep.max(1), n - 1)[:n])
 
     def gradient(self, found: SparseScores, tokens: np.ndarray) -> np.ndarray:

@@ -69,8 +69,8 @@ class SparseGPSC(ChainLabeler):
 
     After `fit`, `points_` holds the features of the chosen tokens, `coefficients_` (m, C) what they
     weigh, `transitions_` (C, C) the label-pair scores; `result_.objective` the penalised negative
-    log-likelihood by visit, and `result_.hyperparameters` how many coordinates and tokens were
-    chosen.
+    log-likelihood by visit and exchange, and `result_.hyperparameters` how many coordinates and
+    tokens were chosen.
 
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
     >>> SparseGPSC(progress=False).fit(X, y).predict([[["a"], ["a"], ["b"]]])
