@@ -23,8 +23,8 @@ and goes on until there are as many as wanted. f, A and the penalty are kept; a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,10 +32,10 @@ import numpy as np
 import torch
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
-from torch import Tensor
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
-from bayeseq.chain import Chain, constrain, forward_backward, score
-from bayeseq.chain.marginals import Marginals
+from bayeseq.inference.chain_loss import ChainLoss, Loss
 from bayeseq.kernels.columns import Columns, ColumnsOf
 from bayeseq.linalg import cholesky
 from bayeseq.shapes import Layout
@@ -43,7 +43,7 @@ from bayeseq.shapes import Layout
 NO_LABEL = -1
 """The label after the last token."""
 
-_JITTER = 1e-6
+JITTER = 1e-6
 """Part of its mean added to the diagonal of K', which only scales the search."""
 
 _INNER_TOL = 1e-9
@@ -55,64 +55,17 @@ _GROWTH = 0.05
 _WIDEST = 20
 """How many sequences it looks at then at most."""
 
+_POOL = 1500
+"""Of so many tokens, the steepest, a visit of all sequences makes the kernel matrix."""
+
+_TABLE = 2**20
+"""So many coordinates they may have to choose from."""
+
 _MOST_TOKENS = 4096
 """How many tokens a visit looks at, at most; it makes the square of that many kernel values."""
 
 _MEMORY = 20
 """Pairs of moves and gradients that L-BFGS remembers."""
-
-
-class Loss(NamedTuple):
-    """−log p(y) and its gradient."""
-
-    value: float
-    by_label: np.ndarray
-    """(N, C) E¹ − O¹"""
-    by_pair: np.ndarray
-    """(C, C) E² − O²"""
-
-
-@dataclass(frozen=True, eq=False)
-class ChainLoss:
-    """−Σ_i w_i log p(y_i) of packed sequences as a function of their scores; missing labels and
-    label sets are summed over."""
-
-    layout: Layout
-    allowed: Tensor
-    """(N, C) the labels that each token may have"""
-    weights: Tensor
-    """(B,) how much each sequence counts"""
-    rules: Callable[[Chain], Chain] = field(default=lambda chain: chain)
-    """Forbids what a tag scheme forbids"""
-
-    def __call__(self, f: np.ndarray, A: np.ndarray) -> Loss:
-        """The loss of scores f (N, C) and A (C, C)."""
-        chain = self.rules(Chain(torch.from_numpy(f), torch.from_numpy(A), self.layout))
-        free = forward_backward(chain, "sum", self.weights)
-        known, labels = self._complete or (self._given(chain), None)
-        log_known = known.log_partition if labels is None else score(chain, labels)
-        assert free.pairs is not None
-        assert known.pairs is not None
-        of_row = self.weights[self.layout.sequence].unsqueeze(-1)
-        return Loss(
-            float(self.weights @ (free.log_partition - log_known)),
-            ((free.unary - known.unary) * of_row).numpy(),
-            (free.pairs - known.pairs).numpy(),
-        )
-
-    def _given(self, chain: Chain) -> Marginals:
-        """The counts that agree with what is known of the labels."""
-        return forward_backward(constrain(chain, allowed=self.allowed), "sum", self.weights)
-
-    @cached_property
-    def _complete(self) -> tuple[Marginals, Tensor] | None:
-        """The counts and the labels (N,) where all are known: they are the same for all scores."""
-        if not bool((self.allowed.sum(-1) == 1).all()):
-            return None
-        N, C = self.allowed.shape
-        zeros = torch.zeros(N, C, dtype=torch.float64)
-        observed = self._given(Chain(zeros, zeros.new_zeros(C, C), self.layout))
-        return observed, self.allowed.to(torch.uint8).argmax(-1)
 
 
 class Coordinates(NamedTuple):
@@ -171,8 +124,10 @@ class Greedy:
     `kernel` gives columns of K for training tokens, `variance` and `transition_variance` are v and
     u. A visit looks at `at_once` sequences, and adds `directions` coordinates for each, the
     steepest of all of them; with `at_once` None it looks at one at first, then at as many as make
-    the coordinates grow by a twentieth, up to twenty. `update` says what then moves, by at most
-    `inner` steps: the "new" coordinates or "all".
+    the coordinates grow by a twentieth, up to twenty, or where that costs no more, at all
+    sequences to add as many. `update` says what then moves, by at most `inner` steps: the "new"
+    coordinates or "all". Where all move, a coordinate that is a sum of chosen ones could lower
+    nothing, and is not taken.
     """
 
     loss: ChainLoss
@@ -191,41 +146,67 @@ class Greedy:
         none = np.zeros(0, dtype=np.int64)
         return SparseScores(Coordinates(none, none, none), np.zeros(0), f, A, 0.0, self.loss(f, A))
 
-    def search(self, visits: np.ndarray, most: int, threshold: float = 0.0) -> Iterator[Visit]:
+    def search(
+        self,
+        visits: np.ndarray,
+        most: int,
+        threshold: float = 0.0,
+        found: SparseScores | None = None,
+    ) -> Iterator[Visit]:
         """Visit the sequences in this order, again and again, until there are `most` coordinates or
-        in a whole round none is steeper than `threshold`."""
-        found = self.start()
+        in a whole round none is steeper than `threshold`; from nothing, or what was `found`."""
+        found = self.start() if found is None else found
         flat = 0  # sequences visited since a coordinate was last added
         rows = _rows_by_sequence(self.loss.layout)
         at = 0
         while len(found.gamma) < most and flat < len(visits):
-            group = self._group(rows, np.roll(visits, -at), len(found.gamma))
-            at += len(group)
-            room = min(most - len(found.gamma), self.directions * len(group))
-            new, steepest = self._steepest(found, np.concatenate(group), room, threshold)
-            flat = flat + len(group) if len(new.token) == 0 else 0
+            tokens, looked_at, width = self._next(found, rows, np.roll(visits, -at))
+            at += looked_at
+            room = min(most - len(found.gamma), self.directions * width)
+            new, steepest = self._steepest(found, tokens, room, threshold)
+            flat = flat + looked_at if len(new.token) == 0 else 0
             if len(new.token):
                 found = self._grown(found, new)
             yield Visit(found, steepest)
 
-    def _group(
-        self, rows: list[np.ndarray], visits: np.ndarray, n_coordinates: int
-    ) -> list[np.ndarray]:
-        """The tokens of the sequences to look at next: one at least, and not too many tokens."""
-        grown = round(_GROWTH * n_coordinates / self.directions)
+    def _next(
+        self, found: SparseScores, rows: list[np.ndarray], visits: np.ndarray
+    ) -> tuple[np.ndarray, int, int]:
+        """The tokens to look at next, of how many sequences they are, and for how many sequences
+        coordinates are added: one at least, and not too many tokens."""
+        grown = round(_GROWTH * len(found.gamma) / self.directions)
         width = min(_WIDEST, max(1, grown)) if self.at_once is None else self.at_once
+        if self.at_once is None and self.kernel.every is not None:
+            return self._pool(found, self.kernel.every), len(visits), width
         group = [rows[i] for i in visits[:width].tolist()]
         size = np.cumsum([len(tokens) for tokens in group])
-        return group[: max(1, int(np.searchsorted(size, _MOST_TOKENS, side="right")))]
+        group = group[: max(1, int(np.searchsorted(size, _MOST_TOKENS, side="right")))]
+        return np.concatenate(group), len(group), len(group)
+
+    def _pool(self, found: SparseScores, every: Columns) -> np.ndarray:
+        """The tokens with the steepest coordinates, whatever label may follow, of labels that they
+        have no coordinate for."""
+        by_label, by_pair = self._slopes(found, np.arange(len(found.f)), every)
+        steep = np.abs(by_label[None] + np.stack([by_pair.min(1), by_pair.max(1)])[:, None]).max(0)
+        steep[found.coordinates.token, found.coordinates.label] = 0.0
+        N, C = steep.shape
+        n = min(_POOL, max(1, _TABLE // (C * (C + 1))), N)
+        return np.sort(np.argpartition(-steep.max(1), n - 1)[:n])
 
     def gradient(self, found: SparseScores, tokens: np.ndarray) -> np.ndarray:
         """(n, C, C + 1) ∂R/∂γ of the coordinates of some tokens, [label, label after]; the last
         column stands for no label after, and NaN where a coordinate does not exist. Eq. 15."""
         return self._gradient(found, tokens, self.kernel(tokens))
 
-    def _gradient(self, found: SparseScores, tokens: np.ndarray, columns: Columns) -> np.ndarray:
-        by_pair = self.transition_variance * found.loss.by_pair + found.A
+    def _slopes(
+        self, found: SparseScores, tokens: np.ndarray, columns: Columns
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The two terms of eq. 15: (n, C) for the labels of some tokens, (C, C) for label pairs."""
         by_label = self.variance * columns.transpose_times(found.loss.by_label) + found.f[tokens]
+        return by_label, self.transition_variance * found.loss.by_pair + found.A
+
+    def _gradient(self, found: SparseScores, tokens: np.ndarray, columns: Columns) -> np.ndarray:
+        by_label, by_pair = self._slopes(found, tokens, columns)
         C = by_label.shape[1]
         table = np.full((len(tokens), C, C + 1), np.nan)
         ends = np.isin(tokens, self.loss.layout.last.numpy())
@@ -247,13 +228,14 @@ class Greedy:
         K = self.variance * columns.block()
         slope[self._taken(found, tokens)] = np.nan
         left = np.isfinite(slope)
+        span = _Span(found, tokens) if self.update == "all" else None
         C, u = slope.shape[1], self.transition_variance
         chosen: list[tuple[int, int, int]] = []
         first = 0.0
         for _ in range(min(most, int(left.sum()))):
-            steep = np.where(left, np.abs(slope), -1.0)
+            steep = np.where(left if span is None else left & span.lacks, np.abs(slope), -1.0)
             n, a, b = np.unravel_index(int(steep.argmax()), slope.shape)
-            first = first if chosen else float(steep[n, a, b])
+            first = first if chosen else max(0.0, float(steep[n, a, b]))
             if steep[n, a, b] <= threshold:
                 break
             chosen.append((int(tokens[n]), int(a), NO_LABEL if b == C else int(b)))
@@ -261,6 +243,8 @@ class Greedy:
             step = slope[n, a, b] / (K[n, n] + u * (b < C))
             slope[:, a] -= step * K[:, n, None]
             slope[:, a, b] -= step * u * (b < C)
+            if span is not None and b < C:
+                span.add(int(n), int(a), int(b))
         parts = np.array(chosen, dtype=np.int64).reshape(-1, 3).T
         return Coordinates(*parts), first
 
@@ -281,6 +265,22 @@ class Greedy:
         first = 0 if self.update == "all" else len(found.gamma)
         return self.moved(grown, np.arange(first, len(gamma)), self.inner, _INNER_TOL)[0]
 
+    def at(self, coordinates: Coordinates, gamma: np.ndarray) -> SparseScores:
+        """What there is to know of these coordinates with these values γ (p,)."""
+        f, A, penalty = _Move(self, self.start(), coordinates).scores(gamma)
+        return SparseScores(coordinates, gamma, f, A, penalty, self.loss(f, A))
+
+    def curvature(self, along: Coordinates) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each label its coordinates (p_a,) and their K' (p_a, p_a): coordinates with different
+        labels have nothing in common."""
+        tokens, place = np.unique(along.token, return_inverse=True)
+        K = self.variance * self.kernel(tokens).block()
+        for label in np.unique(along.label):
+            own = np.flatnonzero(along.label == label)
+            after = along.following[own]
+            both = np.equal.outer(after, after) & (after != NO_LABEL)
+            yield own, K[np.ix_(place[own], place[own])] + self.transition_variance * both
+
     def moved(
         self, found: SparseScores, active: np.ndarray, max_iter: int, tol: float
     ) -> tuple[SparseScores, bool]:
@@ -298,6 +298,34 @@ class Greedy:
         return after if after.objective <= found.objective else found, result.nit < max_iter
 
 
+class _Span:
+    """Which coordinates are not sums of chosen ones, and of those added since, whatever the kernel.
+
+    A coordinate joins (n, a), where it moves f, with (a, b), where it moves A. Along a path of
+    coordinates, added and subtracted in turn, all but its two ends cancel: a coordinate whose ends
+    are already connected is such a sum.
+    """
+
+    def __init__(self, found: SparseScores, tokens: np.ndarray) -> None:
+        N, C = found.f.shape
+        own = Coordinates(*(p[found.coordinates.following != NO_LABEL] for p in found.coordinates))
+        ends = own.token * C + own.label, N * C + own.label * C + own.following
+        graph = coo_matrix((np.ones(len(own.token)), ends), shape=((N + C) * C, (N + C) * C))
+        part = connected_components(graph, directed=False)[1]
+        self._of_label, self._of_pair = part[: N * C].reshape(N, C)[tokens], part[N * C :]
+        self._of_pair = self._of_pair.reshape(C, C)
+        self.lacks = np.ones((len(tokens), C, C + 1), dtype=bool)
+        """[token, label, label after], the last for none after, which is never a sum of others"""
+        self.lacks[:, :, :C] = self._of_label[:, :, None] != self._of_pair
+
+    def add(self, n: int, a: int, b: int) -> None:
+        """Choose a coordinate, of the n-th of the tokens."""
+        before, after = self._of_label[n, a], self._of_pair[a, b]
+        for part in (self._of_label[:, a], self._of_pair[a]):
+            part[part == before] = after
+        self.lacks[:, a, :-1] = self._of_label[:, a, None] != self._of_pair[a]
+
+
 class _Move:
     """R as a function of a whitened move along some coordinates, from where a search stands."""
 
@@ -306,22 +334,14 @@ class _Move:
         self.tokens, self.place = np.unique(along.token, return_inverse=True)
         self.columns = search.kernel(self.tokens)
         self.has_pair = along.following != NO_LABEL
-        self.factors = self._factors()
 
-    def _factors(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each label its coordinates and the Cholesky factor of their K': coordinates with
-        different labels have nothing in common."""
-        v, u, along = self.search.variance, self.search.transition_variance, self.along
-        K = self.columns.block()
-        factors = []
-        for label in np.unique(along.label):
-            own = np.flatnonzero(along.label == label)
-            both = np.equal.outer(along.following[own], along.following[own])
-            both &= self.has_pair[own]
-            block = v * K[np.ix_(self.place[own], self.place[own])] + u * both
-            L = cholesky(torch.from_numpy(block), "K' of the coordinates", _JITTER)
-            factors.append((own, L.numpy()))
-        return factors
+    @cached_property
+    def factors(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each label its coordinates and the Cholesky factor of their K'."""
+        return [
+            (own, cholesky(torch.from_numpy(block), "K' of the coordinates", JITTER).numpy())
+            for own, block in self.search.curvature(self.along)
+        ]
 
     def gamma(self, whitened: np.ndarray) -> np.ndarray:
         """The move in the coordinates: L⁻ᵀ times it, label by label."""

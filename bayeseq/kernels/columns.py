@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,17 @@ class Columns(ABC):
         """(m, m) K[rows, rows]."""
 
 
-ColumnsOf = Callable[[np.ndarray], Columns]
-"""The columns of the rows with these numbers."""
+class ColumnsOf(ABC):
+    """The kernel matrix of training rows, to take columns from."""
+
+    @abstractmethod
+    def __call__(self, rows: np.ndarray) -> Columns:
+        """The columns of the rows with these numbers."""
+
+    @property
+    @abstractmethod
+    def every(self) -> Columns | None:
+        """All columns, where products with them cost about as much as with a few; else None."""
 
 
 def kernel_columns(kernel: Kernel, X: Any) -> ColumnsOf:
@@ -48,8 +56,20 @@ def kernel_columns(kernel: Kernel, X: Any) -> ColumnsOf:
     rows = as_rows(X)
     if isinstance(kernel, Linear) or prefers_conjunctions(kernel, rows):
         features = sp.csr_matrix(cheapest_map(kernel, rows).features(rows)[0])
-        return partial(_FeatureColumns, features, features.T.tocsr())
-    return partial(_DenseColumns, kernel.unit(), rows)
+        return _Features(features)
+    return _Rows(kernel.unit(), rows)
+
+
+class _Features(ColumnsOf):
+    def __init__(self, features: sp.csr_matrix) -> None:
+        self._features, self._transposed = features, features.T.tocsr()
+
+    def __call__(self, rows: np.ndarray) -> Columns:
+        return _FeatureColumns(self._features, self._transposed, rows)
+
+    @cached_property
+    def every(self) -> Columns:
+        return self(np.arange(self._features.shape[0]))
 
 
 class _FeatureColumns(Columns):
@@ -70,6 +90,16 @@ class _FeatureColumns(Columns):
 
     def block(self) -> np.ndarray:
         return (self._some @ self._some_transposed).toarray()
+
+
+class _Rows(ColumnsOf):
+    every = None
+
+    def __init__(self, kernel: Kernel, X: sp.csr_matrix) -> None:
+        self._kernel, self._X = kernel, X
+
+    def __call__(self, rows: np.ndarray) -> Columns:
+        return _DenseColumns(self._kernel, self._X, rows)
 
 
 class _DenseColumns(Columns):

@@ -15,7 +15,9 @@ from tqdm import tqdm
 
 from bayeseq.chain import Chain, one_thread
 from bayeseq.data.batch import SequenceBatch
-from bayeseq.inference.greedy import ChainLoss, Greedy, SparseScores
+from bayeseq.inference.chain_loss import ChainLoss
+from bayeseq.inference.exchange import exchanged
+from bayeseq.inference.greedy import Greedy, SparseScores
 from bayeseq.kernels import Kernel, Linear, kernel_from_text, prefers_conjunctions
 from bayeseq.kernels.columns import kernel_columns
 from bayeseq.kernels.maps import rows_as_arrays, rows_from_arrays
@@ -46,9 +48,12 @@ class SparseGPSC(ChainLabeler):
         is legal); None takes all that are steep enough.
     directions : coordinates added for each sequence visited; None visits each about twice.
     sequences : sequences visited at once. 1 is [gpsc]'s Algorithm 2; None begins with one, and then
-        looks at as many as make the coordinates grow by a twentieth, up to twenty: it is faster.
+        looks at as many as make the coordinates grow by a twentieth, up to twenty; with a linear or
+        polynomial kernel on sparse features it adds as many, but looks at all sequences for them.
     update : what is optimised after each visit: "all" coordinates, or the "new" ones, as [gpsc]
         prefers.
+    exchanges : so many times, after the search, a part of the coordinates that others can stand in
+        for makes room for steeper ones; None is three times with `update="all"`, else none.
     refit : optimise all chosen coordinates together at the end.
     threshold : stop when no coordinate of any sequence has a gradient steeper than this.
     variance, transition_variance : prior variances of label scores (times the kernel) and of
@@ -64,8 +69,8 @@ class SparseGPSC(ChainLabeler):
 
     After `fit`, `points_` holds the features of the chosen tokens, `coefficients_` (m, C) what they
     weigh, `transitions_` (C, C) the label-pair scores; `result_.objective` the penalised negative
-    log-likelihood by visit, and `result_.hyperparameters` how many coordinates and tokens were
-    chosen.
+    log-likelihood by visit and exchange, and `result_.hyperparameters` how many coordinates and
+    tokens were chosen.
 
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
     >>> SparseGPSC(progress=False).fit(X, y).predict([[["a"], ["a"], ["b"]]])
@@ -83,6 +88,7 @@ class SparseGPSC(ChainLabeler):
         directions: int | None = None,
         sequences: int | None = None,
         update: str = "all",
+        exchanges: int | None = None,
         refit: bool = True,
         threshold: float = 1e-3,
         variance: float = 1.0,
@@ -101,6 +107,7 @@ class SparseGPSC(ChainLabeler):
         self.directions = directions
         self.sequences = sequences
         self.update = update
+        self.exchanges = exchanges
         self.refit = refit
         self.threshold = threshold
         self.variance = variance
@@ -162,6 +169,8 @@ class SparseGPSC(ChainLabeler):
         for name in ("threshold", "tol"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.exchanges is not None and self.exchanges < 0:
+            raise ValueError(f"exchanges is {self.exchanges}; it must be 0 or more")
         for name in ("directions", "sequences", "max_iter"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
@@ -175,6 +184,10 @@ class SparseGPSC(ChainLabeler):
             raise ValueError(f"kernel is {kernel!r}; expected a kernel or its text")
         kernel.check()
         return kernel.unit()
+
+    def _n_exchanges(self) -> int:
+        default = 3 if self.update == "all" else 0
+        return default if self.exchanges is None else self.exchanges
 
     def _searched(self, search: Greedy, most: int) -> tuple[SparseScores, FitResult]:
         """The search, and the last optimisation; an interrupt keeps what was found until then."""
@@ -195,6 +208,10 @@ class SparseGPSC(ChainLabeler):
                 for visit in search.search(visits, most, self.threshold):
                     bar.update(len(visit.found.gamma) - len(found.gamma))
                     found = visit.found
+                    trace.append(found.objective)
+                    elapsed.append(time.perf_counter() - began)
+                for _ in range(self._n_exchanges()):
+                    found = exchanged(search, found, visits, self.threshold)
                     trace.append(found.objective)
                     elapsed.append(time.perf_counter() - began)
             if self.refit and len(found.gamma):

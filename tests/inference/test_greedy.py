@@ -1,104 +1,18 @@
 """SGPS: its gradient is eq. 15 of [gpsc], it never rises, and with all coordinates it is the MAP.
 
-The oracle writes γ out as [gpsc] does, one number for each token, label and next label, sums over
-all labellings one by one, and is minimised by scipy with numerical gradients or BFGS.
+The oracle writes γ out as [gpsc] does, and is minimised by scipy with numerical gradients or BFGS.
 """
-
-import itertools
-import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
-from bayeseq.inference.greedy import NO_LABEL, ChainLoss, Coordinates, Greedy
+from bayeseq.inference import greedy
+from bayeseq.inference.greedy import NO_LABEL
 from bayeseq.kernels import RBF, Linear, Polynomial
-from bayeseq.kernels.columns import kernel_columns
-from bayeseq.shapes import Layout
-from tests.kernels.rows import draw_rows
-
-
-class Problem:
-    """A few sequences, both as the library has them and laid end to end for the loops."""
-
-    def __init__(self, seed, lengths, C, kernel, v, u, partial=False):
-        rng = np.random.default_rng(seed)
-        N = sum(lengths)
-        self.X = draw_rows(seed, N, 4, 0.6) if N > 1 else rng.normal(size=(1, 4))
-        self.lengths, self.C, self.v, self.u = lengths, C, v, u
-        self.weights = rng.uniform(0.5, 2.0, len(lengths))
-        self.allowed = np.eye(C, dtype=bool)[rng.integers(C, size=N)]
-        if partial:
-            self.allowed |= rng.random((N, C)) < 0.3
-        self.K = np.array([[kernel.unit()([x], [z])[0, 0] for z in self.X] for x in self.X])
-        self.layout = Layout.of(lengths)
-        rows = self.layout.rows.numpy()
-        self.rows = rows
-        loss = ChainLoss(
-            self.layout, torch.from_numpy(self.allowed[rows]), torch.from_numpy(self.weights)
-        )
-        self.search = Greedy(loss, kernel_columns(kernel, self.X[rows]), v, u, directions=2)
-        self.coordinates = []
-        start = 0
-        for T in lengths:
-            for t in range(T):
-                after = range(C) if t + 1 < T else [NO_LABEL]
-                self.coordinates += [
-                    (start + t, a, b) for a, b in itertools.product(range(C), after)
-                ]
-            start += T
-
-    def scores(self, gamma):
-        """f = v K γ¹ and A = u γ²: eqs. 11 and 17."""
-        first, second = np.zeros((len(self.X), self.C)), np.zeros((self.C, self.C))
-        for (n, a, b), value in zip(self.coordinates, gamma, strict=True):
-            first[n, a] += value
-            if b != NO_LABEL:
-                second[a, b] += value
-        f, A = self.v * self.K @ first, self.u * second
-        return f, A, 0.5 * ((first * f).sum() + (second * A).sum())
-
-    def objective(self, gamma):
-        """Eq. 12 with a ½ before the penalty."""
-        f, A, penalty = self.scores(gamma)
-        total, start = penalty, 0
-        for w, T in zip(self.weights, self.lengths, strict=True):
-            every, known = [], []
-            for y in itertools.product(range(self.C), repeat=T):
-                score = sum(f[start + t, y[t]] for t in range(T))
-                score += sum(A[y[t], y[t + 1]] for t in range(T - 1))
-                every.append(score)
-                if all(self.allowed[start + t, y[t]] for t in range(T)):
-                    known.append(score)
-            total += w * (_log_sum(every) - _log_sum(known))
-            start += T
-        return total
-
-    def found(self, gamma):
-        """The library's record of the same γ."""
-        f, A, penalty = self.scores(gamma)
-        f = f[self.rows]
-        packed = self.layout.unpacked_rows.numpy()
-        token, label, after = np.array(self.coordinates).T
-        start = self.search.start()
-        return type(start)(
-            Coordinates(packed[token], label, after), gamma, f, A, penalty, self.search.loss(f, A)
-        )
-
-    def slopes(self, found):
-        """The library's gradient in the order of the coordinates."""
-        packed = self.layout.unpacked_rows.numpy()
-        table = self.search.gradient(found, packed)  # tokens as they lie end to end
-        return np.array([table[n, a, b] for n, a, b in self.coordinates])
-
-
-def _log_sum(values):
-    top = max(values)
-    return top + math.log(sum(math.exp(value - top) for value in values))
-
+from tests.inference.sparse_problem import Problem
 
 drawn = given(
     st.integers(0, 10**6),
@@ -151,19 +65,13 @@ def test_the_objective_never_rises_and_the_record_is_right(update, kernel):
     problem = Problem(5, [4, 1, 3, 2], 3, kernel, 0.7, 1.3)
     object.__setattr__(problem.search, "update", update)
     before = problem.search.start().objective
-    index = {key: s for s, key in enumerate(problem.coordinates)}
     n_visits = 0
     for visit in problem.search.search(np.arange(4), 14, threshold=1e-4):
         found = visit.found
         assert found.objective <= before
         before = found.objective
         n_visits += 1
-        gamma, own = np.zeros(len(index)), found.coordinates
-        for n, a, b, value in zip(*own, found.gamma, strict=True):
-            key = int(problem.rows[n]), int(a), int(b)
-            assert gamma[index[key]] == 0.0  # none twice
-            gamma[index[key]] = value
-        assert found.objective == pytest.approx(problem.objective(gamma), rel=1e-9)
+        assert found.objective == pytest.approx(problem.objective(problem.full(found)), rel=1e-9)
     assert len(found.gamma) == 14
     assert n_visits >= 2
     tokens, by_token = found.by_token()
@@ -176,20 +84,12 @@ def test_the_steepest_coordinates_are_taken():
     problem = Problem(7, [3, 2], 3, Polynomial(2, 0.5), 0.7, 1.3)
     slope = problem.slopes(problem.search.start())
     own = [s for s, (n, _, _) in enumerate(problem.coordinates) if n < 3]
-    curvature = np.zeros((len(slope), len(slope)))  # K' by its definition
-    for i, (n, a, b) in enumerate(problem.coordinates):
-        for j, (m, c, d) in enumerate(problem.coordinates):
-            curvature[i, j] = 0.7 * problem.K[n, m] * (a == c)
-            curvature[i, j] += 1.3 * ((a, b) == (c, d) and b != NO_LABEL)
+    curvature = problem.curvature()
     first = max(own, key=lambda s: abs(slope[s]))
     then = slope - curvature[first] * slope[first] / curvature[first, first]
     second = max((s for s in own if s != first), key=lambda s: abs(then[s]))
     visit = next(iter(problem.search.search(np.array([0, 1]), 10)))
-    chosen = [
-        (int(problem.rows[n]), int(a), int(b))
-        for n, a, b in zip(*visit.found.coordinates, strict=True)
-    ]
-    assert chosen == [problem.coordinates[first], problem.coordinates[second]]
+    assert problem.keys(visit.found.coordinates) == [first, second]
     assert visit.steepest == pytest.approx(abs(slope[first]))
 
 
@@ -204,3 +104,92 @@ def test_a_search_ends_where_nothing_is_steep():
     slope = np.abs(problem.slopes(last.found))
     rest = [s for s, key in zip(slope, problem.coordinates, strict=True) if key not in taken]
     assert max(rest) <= 1e-2
+
+
+def _rank(problem, numbers):
+    """Of the moves of some coordinates: 1 at their token and label, 1 at their label pair."""
+    moves = np.zeros((len(numbers), len(problem.X) + problem.C, problem.C))
+    for i, s in enumerate(numbers):
+        n, a, b = problem.coordinates[s]
+        moves[i, n, a] = 1.0
+        if b != NO_LABEL:
+            moves[i, len(problem.X) + b, a] = 1.0
+    return np.linalg.matrix_rank(moves.reshape(len(numbers), -1)) if len(numbers) else 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.integers(0, 12),
+    st.integers(0, 3),
+)
+def test_sums_of_chosen_coordinates_are_told(seed, lengths, C, n_chosen, n_added):
+    """A coordinate is a sum of others where it does not raise the rank of their moves."""
+    problem = Problem(seed, lengths, C, RBF(0.3), 0.7, 1.3)
+    order = np.random.default_rng(seed).permutation(len(problem.coordinates)).tolist()
+    chosen, added = order[:n_chosen], order[n_chosen : n_chosen + n_added]
+    found = problem.search.at(problem.chosen(chosen), np.zeros(len(chosen)))
+    packed = problem.layout.unpacked_rows.numpy()
+    span = greedy._Span(found, packed)
+    for s in [None, *added]:
+        if s is not None:
+            n, a, b = problem.coordinates[s]
+            if b == NO_LABEL:
+                continue
+            chosen.append(s)
+            span.add(n, a, b)
+        rank = _rank(problem, chosen)
+        for i, (n, a, b) in enumerate(problem.coordinates):
+            if i not in chosen:
+                assert span.lacks[n, a, b] == (_rank(problem, [*chosen, i]) > rank)
+
+
+@pytest.mark.parametrize("at_once", [None, 1, 3])
+def test_where_all_move_no_sum_of_chosen_coordinates_is_taken(at_once):
+    problem = Problem(5, [4, 1, 3], 3, Linear(), 0.7, 1.3)
+    object.__setattr__(problem.search, "at_once", at_once)
+    *_, last = problem.search.search(np.arange(3), 1000)
+    chosen = problem.keys(last.found.coordinates)
+    every = range(len(problem.coordinates))
+    assert len(chosen) == _rank(problem, chosen) == _rank(problem, every) < len(every)
+
+
+@pytest.mark.parametrize("pool", [1, 3, 100])
+def test_a_visit_of_all_sequences_takes_the_steepest_of_all(pool, monkeypatch):
+    monkeypatch.setattr(greedy, "_POOL", pool)
+    problem = Problem(2, [3, 2, 4], 3, Linear(), 0.7, 1.3)
+    slope = np.abs(problem.slopes(problem.search.start()))
+    visit = next(iter(problem.search.search(np.arange(3), 10)))
+    assert problem.keys(visit.found.coordinates)[0] == slope.argmax()
+    assert visit.steepest == pytest.approx(slope.max())
+
+
+def _lowest(problem, gamma, unit):
+    """γ moved along a unit vector to where R is lowest."""
+    return gamma + minimize_scalar(lambda x: problem.objective(gamma + x * unit)).x * unit
+
+
+def test_one_coordinate_of_one_sequence_at_a_time_is_the_papers_algorithm():
+    """Algorithm 2 in loops: the steepest coordinate of a sequence, then R lowered along it alone;
+    sums of chosen coordinates are taken like others."""
+    problem = Problem(4, [2, 3, 1], 2, RBF(0.3), 0.7, 1.3)
+    for name, value in (("at_once", 1), ("directions", 1), ("update", "new"), ("inner", 100)):
+        object.__setattr__(problem.search, name, value)
+    starts = np.cumsum([0, *problem.lengths])
+    gamma, chosen = np.zeros(len(problem.coordinates)), []
+    every = problem.search.search(np.array([1, 0, 2]), 16)
+    for i, visit in zip([1, 0, 2] * 7, every, strict=False):
+        slope = problem.slopes(problem.found(gamma))
+        own = [
+            s
+            for s, (n, _, _) in enumerate(problem.coordinates)
+            if starts[i] <= n < starts[i + 1] and s not in chosen
+        ]
+        if own:
+            chosen.append(max(own, key=lambda s: abs(slope[s])))
+            gamma = _lowest(problem, gamma, np.eye(len(gamma))[chosen[-1]])
+        assert problem.keys(visit.found.coordinates) == chosen
+        np.testing.assert_allclose(visit.found.gamma, gamma[chosen], atol=1e-4)
+    assert _rank(problem, chosen) < len(chosen)

@@ -23,3 +23,11 @@ def test_products_with_some_columns(kernel, X):
     np.testing.assert_allclose(columns.times(W), K[:, rows] @ W, atol=1e-10)
     np.testing.assert_allclose(columns.transpose_times(R), K[rows] @ R, atol=1e-10)
     np.testing.assert_allclose(columns.block(), K[np.ix_(rows, rows)], atol=1e-10)
+
+
+def test_all_columns_where_they_cost_no_more():
+    R = np.random.default_rng(0).normal(size=(30, 2))
+    every = kernel_columns(Polynomial(2, 0.5), SPARSE).every
+    assert every is not None
+    np.testing.assert_allclose(every.transpose_times(R), Polynomial(2, 0.5)(SPARSE) @ R, atol=1e-10)
+    assert kernel_columns(RBF(0.2), SPARSE).every is None

@@ -85,6 +85,28 @@ def test_new_coordinates_alone_and_no_refit_are_the_papers_algorithm():
     assert second[-1] < first[-1] == first[-2]
 
 
+def test_exchanges_lower_the_objective_with_as_many_coordinates():
+    data, labels = easy_task(0, 40)
+    none, some, default = (
+        make(fraction=0.1, exchanges=n).fit(data, labels).result_ for n in (0, 3, None)
+    )
+    assert some.hyperparameters["coordinates"] == none.hyperparameters["coordinates"]
+    assert some.objective[-1] < none.objective[-1]
+    assert some.objective == default.objective
+    assert np.diff(some.objective).max() <= 0
+
+
+def test_new_coordinates_alone_are_not_exchanged_unless_asked_for():
+    data, labels = easy_task(0, 30)
+    none, default, some = (
+        make(update="new", refit=False, exchanges=n).fit(data, labels).result_.objective
+        for n in (0, None, 2)
+    )
+    assert none == default
+    assert some[: len(none) - 1] == none[:-1]
+    assert some[-1] < none[-1]
+
+
 def test_a_kernel_object_and_its_variance_do_not_matter():
     data, labels = easy_task(0, 10)
     text = make().fit(data, labels).predict_proba(data)
@@ -112,6 +134,7 @@ def test_many_points_are_scored_in_pieces(monkeypatch):
         ({"tol": np.nan}, "tol is nan"),
         ({"directions": 0}, "directions is 0"),
         ({"sequences": 0}, "sequences is 0"),
+        ({"exchanges": -1}, "exchanges is -1"),
         ({"max_iter": 0}, "max_iter is 0"),
         ({"update": "some"}, "update is 'some'"),
         ({"decode": "best"}, "decode is 'best'"),
