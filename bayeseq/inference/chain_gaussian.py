@@ -53,7 +53,10 @@ class Mode:
 
 
 _FEW = 2
-"""Mirrored pairs of draws that the information of one sweep is averaged over."""
+"""Mirrored pairs of draws that the information of one sweep is averaged over, at least."""
+
+_NUMBERS_AT_ONCE = 2**20
+"""Numbers that this may take and be cheap; where there is room for more draws, there are more."""
 
 
 @dataclass(eq=False)
@@ -147,8 +150,10 @@ class ChainSolver:
     def _next_variational(self, state: _State, stretch: float) -> tuple[_State, float] | None:
         posterior, model = state.posterior, state.model
         # Each sweep has other draws, so that the running mean averages over many.
-        pairs = self._white.unflatten(0, (2, -1)).roll(-_FEW * state.sweep, 1)
-        u = posterior.whitened_mean + posterior.coloured(pairs[:, :_FEW].flatten(0, 1))
+        size = 2 * model.layout.n_tokens * model.n_labels**3
+        few = max(_FEW, _NUMBERS_AT_ONCE // max(1, size))
+        pairs = self._white.unflatten(0, (2, -1)).roll(-few * state.sweep, 1)
+        u = posterior.whitened_mean + posterior.coloured(pairs[:, :few].flatten(0, 1))
         there = self._information_at(model, u, posterior.coordinates)
         share = 2 / (state.sweep + 3)
         attempts = [(0.0, share), (0.0, share / 2), (0.0, share / 8)]

@@ -436,19 +436,19 @@ def test_bad_numbers_of_draws(bayesian):
 def test_unseen_features_have_their_priors_weights(make):
     model = make().fit(*easy_task(0, 20))
     X = [[["word=00", "hint=0", "word=never"], ["hint=1", "no such group=1"]], [["hint=2"]]]
-    without = model.predict_uncertainty(X, 20, random_state=3, unseen=False)
-    found = model.predict_uncertainty(X, 20, random_state=3)
+    without = model.predict_uncertainty(X, 200, random_state=3, unseen=False)
+    found = model.predict_uncertainty(X, 200, random_state=3)
     np.testing.assert_array_equal(found.total[1], without.total[1])
 
     # the same by hand: draws of the scores, and the weights of the name times the group's deviation
     seed = int(np.random.default_rng(3).integers(2**62))
     names = list(model.result_.hyperparameters["variance"])
     sd = torch.exp(model.posterior_.log_variance[names.index("word")] / 2).numpy()
-    weights = weights_of_names(name_keys(["word=never"]), 20, 3, seed)[0] * sd
-    noise = torch.zeros(20, 2, 3, dtype=torch.float64)
+    weights = weights_of_names(name_keys(["word=never"]), 200, 3, seed)[0] * sd
+    noise = torch.zeros(200, 2, 3, dtype=torch.float64)
     noise[:, 0] = torch.from_numpy(weights)
     batch = model._batch(X[:1], None)
-    drawn = model._drawn_weights(20, seed)
+    drawn = model._drawn_weights(200, seed)
     p = model._drawn_marginals(batch, drawn, seed, noise).numpy()
     expected = uncertainty([p])
     for kind in ("total", "aleatoric", "epistemic"):
