@@ -33,7 +33,7 @@ from torch import Tensor
 from bayeseq.inference.centre import centred
 from bayeseq.inference.chain_likelihood import likelihood
 from bayeseq.inference.information import Information, JointFamily
-from bayeseq.inference.joint import Coordinates, JointPosterior, mirrored_draws
+from bayeseq.inference.joint import Basis, JointPosterior, mirrored_draws
 from bayeseq.inference.optimise import Search, minimise, progress_bar
 from bayeseq.inference.variational import LARGEST_VARIANCE, SMALLEST_VARIANCE, Trace
 
@@ -154,7 +154,7 @@ class ChainSolver:
         few = max(_FEW, _NUMBERS_AT_ONCE // max(1, size))
         pairs = self._white.unflatten(0, (2, -1)).roll(-few * state.sweep, 1)
         u = posterior.whitened_mean + posterior.coloured(pairs[:, :few].flatten(0, 1))
-        there = self._information_at(model, u, posterior.coordinates)
+        there = self._information_at(model, u, posterior.basis)
         share = 2 / (state.sweep + 3)
         attempts = [(0.0, share), (0.0, share / 2), (0.0, share / 8)]
         if bool(self.learned.any()):
@@ -181,9 +181,9 @@ class ChainSolver:
     # ---- both -----------------------------------------------------------------------------------
 
     def _information_at(
-        self, model: Any, whitened: Tensor, coordinates: Coordinates | None = None
+        self, model: Any, whitened: Tensor, basis: Basis | None = None
     ) -> Information:
-        return self.family.information(model, model.chain(model.seen(whitened)), coordinates)
+        return self.family.information(model, model.chain(model.seen(whitened)), basis)
 
     def _level(self, state: _State, found: _State) -> bool:
         """Whether the bound has changed so little that there is nothing more to gain."""

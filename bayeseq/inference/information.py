@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bayeseq.chain import Chain, forward_backward, label_covariances, pair_covariances
 from bayeseq.inference.chain_likelihood import ChainModel
-from bayeseq.inference.joint import Coordinates, JointPosterior, contrasts
+from bayeseq.inference.joint import Basis, JointPosterior, contrasts
 from bayeseq.linalg import inverse_root
 from bayeseq.shapes import bucket
 
@@ -33,7 +33,7 @@ NEGLIGIBLE = 1e-3
 class Information:
     """What data says of weights in their own units, whatever their prior."""
 
-    coordinates: Coordinates
+    basis: Basis
     """in which the weights are looked at"""
     matrix: Tensor
     """(n, n) of those that are looked at together"""
@@ -41,7 +41,7 @@ class Information:
     """((D + C) · C,) of each, roughly, as if every token stood alone"""
 
     def towards(self, other: Information, share: float) -> Information:
-        """Between this and another one in the same coordinates."""
+        """Between this and another one in the same basis."""
         return replace(
             self,
             matrix=torch.lerp(self.matrix, other.matrix, share),
@@ -49,19 +49,19 @@ class Information:
         )
 
     def __add__(self, other: Information) -> Information:
-        """What two sets of sequences say together, in the same coordinates."""
+        """What two sets of sequences say together, in the same basis."""
         return replace(self, matrix=self.matrix + other.matrix, alone=self.alone + other.alone)
 
     def posterior(self, model: ChainModel, whitened_mean: Tensor) -> JointPosterior:
         """The Gaussian with this mean whose precision is the prior's and this."""
         flat = model.scale.reshape(-1)
-        scale = flat[self.coordinates.places]
+        scale = flat[self.basis.places]
         precision = self.matrix * scale * scale.unsqueeze(-1)
         precision.diagonal().add_(1.0)
         root, _ = inverse_root(precision, "the precision of a chain's weights")
         alone = 1 / (1 + self.alone * flat.square())
         return JointPosterior(
-            whitened_mean, model.log_variance, model.scale, self.coordinates, root, alone
+            whitened_mean, model.log_variance, model.scale, self.basis, root, alone
         )
 
 
@@ -80,23 +80,23 @@ class JointFamily:
             )
 
     def information(
-        self, model: ChainModel, chain: Chain, coordinates: Coordinates | None = None
+        self, model: ChainModel, chain: Chain, basis: Basis | None = None
     ) -> Information:
-        """The mean information of chains, one for each draw of the scores; in given coordinates, or
-        in those that matter under the model's prior variances."""
+        """The mean information of chains, one for each draw of the scores; in a given basis, or of
+        the weights that matter under the model's prior variances."""
         C = model.n_dependent
-        if coordinates is None:
+        if basis is None:
             turn = torch.eye(C, dtype=torch.float64)
             if self.kind == "full":
                 turn = contrasts(model.allowed[_known(model)].sum(0))
             alone = _information_alone(model, chain, turn)
             places = self._places(alone * model.scale.reshape(-1).square(), C)
-            coordinates = Coordinates(turn, places)
+            basis = Basis(turn, places)
         else:
-            alone = _information_alone(model, chain, coordinates.turn)
-        if len(coordinates.places) == 0:
-            return Information(coordinates, alone.new_zeros(0, 0), alone)
-        return Information(coordinates, _information(model, chain, coordinates), alone)
+            alone = _information_alone(model, chain, basis.turn)
+        if len(basis.places) == 0:
+            return Information(basis, alone.new_zeros(0, 0), alone)
+        return Information(basis, _information(model, chain, basis), alone)
 
     def _places(self, gained: Tensor, n_labels: int) -> Tensor:
         if self.kind == "diagonal":
@@ -129,14 +129,14 @@ def _information_alone(model: ChainModel, chain: Chain, turn: Tensor) -> Tensor:
     return torch.cat([by_label, pairs]).reshape(-1)
 
 
-def _information(model: ChainModel, chain: Chain, coordinates: Coordinates) -> Tensor:
+def _information(model: ChainModel, chain: Chain, basis: Basis) -> Tensor:
     """(n, n) the Fisher information of some contrasts of features and, last, some transitions."""
     C = chain.n_labels
     first = model.design.shape[1] * C
-    places = coordinates.places
+    places = basis.places
     columns = _columns(model.design.matrix, places[places < first].numpy(), C)
     pairs = places[places >= first] - first
-    scores = _score_information(model, chain, coordinates.turn[:, 1:], pairs)
+    scores = _score_information(model, chain, basis.turn[:, 1:], pairs)
     n = columns.shape[1]
     found = np.empty((len(places), len(places)))
     corner = (columns.T @ (scores.labels @ columns)).toarray()

@@ -50,8 +50,8 @@ def mirrored_draws(draws: int, size: int, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
-    """How weights (D + C, C), the last C rows transitions, are laid out: flat, those of features
+class Basis:
+    """How weights (D + C, C), the last C rows transitions, are looked at: flat, those of features
     turned."""
 
     turn: Tensor
@@ -82,7 +82,7 @@ class JointPosterior:
     """(G, C) log prior variances, the same for all labels"""
     scale: Tensor
     """(D, C) prior standard deviations"""
-    coordinates: Coordinates
+    basis: Basis
     root: Tensor
     """(n, n) F, lower triangular, whose Fᵀ F is the covariance of those that depend on others"""
     alone: Tensor
@@ -102,25 +102,25 @@ class JointPosterior:
     def turned_variances(self) -> Tensor:
         """(D, C) of the whitened weights as they are laid out."""
         found = self.alone.clone()
-        found[self.coordinates.places] = self.root.square().sum(0)
+        found[self.basis.places] = self.root.square().sum(0)
         return found.reshape(self.scale.shape)
 
     @property
     def whitened_variances(self) -> Tensor:
         """(D, C)."""
-        C = len(self.coordinates.turn)
+        C = len(self.basis.turn)
         D = len(self.scale) - C
-        places = self.coordinates.places.numpy()
+        places = self.basis.places.numpy()
         each = self.alone.clone()
-        each[self.coordinates.places] = 0
+        each[self.basis.places] = 0
         found = each.reshape(-1, C)
-        found[:D] = found[:D] @ self.coordinates.turn.T.square()
+        found[:D] = found[:D] @ self.basis.turn.T.square()
         found[D:] = self.turned_variances[D:]
         local = places < D * C
         feature, contrast = np.divmod(places[local], C)
         some, row = np.unique(feature, return_inverse=True)
         F = self.root.numpy()[:, local].T
-        for c, weights in enumerate(self.coordinates.turn.numpy()):
+        for c, weights in enumerate(self.basis.turn.numpy()):
             place = (row, np.arange(len(row)))
             own = sp.csr_matrix((weights[contrast], place), shape=(len(some), len(row))) @ F
             found[some, c] += torch.from_numpy(np.square(own).sum(1))
@@ -130,20 +130,20 @@ class JointPosterior:
     def log_det(self) -> float:
         """log |S| of the whitened weights."""
         rest = torch.ones(len(self.alone), dtype=torch.bool)
-        rest[self.coordinates.places] = False
+        rest[self.basis.places] = False
         return 2 * float(self.root.diagonal().log().sum()) + float(self.alone[rest].log().sum())
 
     def coloured(self, white: Tensor) -> Tensor:
         """(…, D, C) whitened deviations from the mean, made of standard normal (…, D · C): R z,
         with R Rᵀ the whitened covariance."""
-        places = self.coordinates.places
+        places = self.basis.places
         found = white * self.alone.sqrt()
         found[..., places] = white[..., places] @ self.root
-        return self.coordinates.back(found)
+        return self.basis.back(found)
 
     def whitened(self, deviations: Tensor) -> Tensor:
         """(…, D · C) the standard normal numbers that deviations (…, D, C) are made of: R⁻¹ x."""
-        flat, places = self.coordinates.turned(deviations), self.coordinates.places
+        flat, places = self.basis.turned(deviations), self.basis.places
         found = flat / self.alone.sqrt()
         found[..., places] = torch.linalg.solve_triangular(
             self.root, flat[..., places], upper=False, left=False
@@ -152,7 +152,7 @@ class JointPosterior:
 
     def gathered(self, vector: Tensor) -> Tensor:
         """(D · C,) Rᵀ g of a vector (D, C)."""
-        flat, places = self.coordinates.turned(vector), self.coordinates.places
+        flat, places = self.basis.turned(vector), self.basis.places
         found = flat * self.alone.sqrt()
         found[places] = self.root @ flat[places]
         return found

@@ -47,7 +47,7 @@ def choose_spread(
     white = mirrored_draws(draws, len(posterior.alone), seed)
     parts = [model.select(fold) for fold in folds]
     u = posterior.whitened_mean + posterior.coloured(white)
-    told = [family.information(p, p.chain(p.seen(u)), posterior.coordinates) for p in parts]
+    told = [family.information(p, p.chain(p.seen(u)), posterior.basis) for p in parts]
     losses = []
     for k, part in enumerate(parts):
         others = model.select(torch.cat([fold for j, fold in enumerate(folds) if j != k]))

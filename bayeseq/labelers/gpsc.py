@@ -15,7 +15,7 @@ from bayeseq.data.groups import column_groups
 from bayeseq.data.schemes import scheme_constraints
 from bayeseq.inference.chain_gaussian import ChainSolver
 from bayeseq.inference.information import JointFamily
-from bayeseq.inference.joint import Coordinates, JointPosterior, mirrored_draws
+from bayeseq.inference.joint import Basis, JointPosterior, mirrored_draws
 from bayeseq.inference.spread import choose_spread
 from bayeseq.kernels import Kernel, Linear, kernel_from_text
 from bayeseq.kernels.choice import cheapest_map, map_from_arrays
@@ -231,8 +231,8 @@ class GPSC(PosteriorLabeler):
         if isinstance(posterior, JointPosterior):
             lower = np.tril_indices(len(posterior.root))
             found |= {
-                "turn": posterior.coordinates.turn.numpy(),
-                "places": posterior.coordinates.places.numpy(),
+                "turn": posterior.basis.turn.numpy(),
+                "places": posterior.basis.places.numpy(),
                 "root": posterior.root.numpy()[lower],
                 "alone": posterior.alone.numpy(),
             }
@@ -269,8 +269,8 @@ class GPSC(PosteriorLabeler):
             turn = finite(tensors["turn"], "turn", (C, C))
             if not torch.allclose(turn.T @ turn, torch.eye(C, dtype=torch.float64)):
                 raise ValueError("the contrasts of labels are not orthogonal")
-            coordinates = Coordinates(turn, torch.from_numpy(np.array(places)))
-            posterior = JointPosterior(mean / scale, log_variance, scale, coordinates, root, alone)
+            basis = Basis(turn, torch.from_numpy(np.array(places)))
+            posterior = JointPosterior(mean / scale, log_variance, scale, basis, root, alone)
         elif self.inference != "map":
             raise ValueError("the posterior is missing")
         self._set_posterior(feature_map, posterior, spread)

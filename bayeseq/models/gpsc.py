@@ -143,10 +143,8 @@ class GPSCModel(WeightModel):
             f = design.product(W[..., 1:] - W[..., :1]).transpose(-2, -1).contiguous()
         else:
             f = design.product(W)
-        if isinstance(
-            self._sums, Stepped
-        ):  # the score of the labels is what others are relative to
-            return self._sums.odds(f, A), A
+        if isinstance(self._sums, Stepped):
+            return self._sums.odds(f, A), A  # relative to the labels, whose score is then 0
         if self._known is None:
             return f, A
         local, pairs = self._known

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 
 from bayeseq.inference.covariance import LabelCovariance
 from bayeseq.inference.density import densities, form, log_density, precision
-from bayeseq.inference.joint import Coordinates, JointPosterior
+from bayeseq.inference.joint import Basis, JointPosterior
 from bayeseq.kernels.design import Design
 from bayeseq.models.latent import WeightModel
 from tests.inference.problems import dense, problem, solver
@@ -138,7 +138,7 @@ def regression(seed=0, N=6, D=3):
         torch.from_numpy(mean).unsqueeze(-1),
         log_variance,
         torch.full((D, 1), scale, dtype=torch.float64),
-        Coordinates(torch.ones(1, 1, dtype=torch.float64), torch.arange(D)),
+        Basis(torch.ones(1, 1, dtype=torch.float64), torch.arange(D)),
         root,
         torch.ones(D, dtype=torch.float64),
     )

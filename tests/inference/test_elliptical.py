@@ -13,7 +13,7 @@ from pyro.infer import MCMC, NUTS
 
 from bayeseq.inference.elliptical import EllipticalSlice
 from bayeseq.inference.ensemble import CIRCLE, Ensemble
-from bayeseq.inference.joint import Coordinates, JointPosterior, contrasts
+from bayeseq.inference.joint import Basis, JointPosterior, contrasts
 from bayeseq.inference.reference import DenseReference, JointReference
 from bayeseq.inference.slices import slice_move, step_out
 from bayeseq.inference.variances import VarianceMoves, VariancePrior
@@ -393,7 +393,7 @@ def test_a_joint_reference_undoes_itself():
         torch.zeros(4, 2).double(),
         torch.zeros(2, 2).double(),
         torch.ones(4, 2).double(),
-        Coordinates(contrasts(torch.tensor([1, 2])), torch.tensor([1, 3, 6])),
+        Basis(contrasts(torch.tensor([1, 2])), torch.tensor([1, 3, 6])),
         torch.tensor(np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)),
         torch.tensor(rng.random(8) + 0.5),
     )

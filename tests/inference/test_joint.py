@@ -15,11 +15,11 @@ from tests.inference.chains import chain_model
 def dense_covariance(posterior):
     """S (P, P) of the whitened weights, by loops over places, turned back by loops over labels."""
     P = posterior.alone.numel()
-    turn = posterior.coordinates.turn.numpy()
+    turn = posterior.basis.turn.numpy()
     C = len(turn)
     S = np.diag(posterior.alone.numpy().copy())
     block = posterior.root.numpy().T @ posterior.root.numpy()
-    places = posterior.coordinates.places.tolist()
+    places = posterior.basis.places.tolist()
     for i, a in enumerate(places):
         for j, b in enumerate(places):
             S[a, b] = block[i, j]
@@ -75,12 +75,12 @@ def test_the_precision_is_the_prior_and_the_hessian(seed, C, D, sparse):
 def assert_close_where_told(information, posterior, want):
     """Rows of the precision of what depends on each other are exact; the others keep their
     prior up to what was passed over."""
-    turn = information.coordinates.turn.numpy()
+    turn = information.basis.turn.numpy()
     P, C = len(want), len(turn)
     back = np.eye(P)
     for d in range(P // C - C):
         back[d * C : (d + 1) * C, d * C : (d + 1) * C] = turn
-    places = posterior.coordinates.places.numpy()
+    places = posterior.basis.places.numpy()
     turned = (back.T @ want @ back)[places[:, None], places]
     precision = np.linalg.inv(posterior.root.numpy().T @ posterior.root.numpy())
     np.testing.assert_allclose(precision, turned, atol=2e-5)
@@ -151,7 +151,7 @@ def test_the_weights_that_matter_most_are_kept_together():
     chain = model.chain(model.seen(u))
     whole, some = (JointFamily("full", n).information(model, chain) for n in (3000, 14))
     gained = (whole.alone * model.scale.reshape(-1).square()).numpy()
-    kept, all_kept = some.coordinates.places.tolist(), whole.coordinates.places.tolist()
+    kept, all_kept = some.basis.places.tolist(), whole.basis.places.tolist()
     assert len(kept) == 14
     assert kept == sorted(kept)
     pairs = [p for p in all_kept if p >= 12]
@@ -168,7 +168,7 @@ def test_sets_of_sequences_add_up():
     whole = family.information(model, chain)
     parts = [model.select(torch.tensor(some)) for some in ([0, 2], [1])]
     zero = torch.zeros(model.latent_shape, dtype=torch.float64)
-    told = [family.information(p, p.chain(p.seen(zero)), whole.coordinates) for p in parts]
+    told = [family.information(p, p.chain(p.seen(zero)), whole.basis) for p in parts]
     torch.testing.assert_close((told[0] + told[1]).matrix, whole.matrix)
     torch.testing.assert_close((told[0] + told[1]).alone, whole.alone)
 
