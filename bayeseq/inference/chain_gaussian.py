@@ -39,17 +39,31 @@ from bayeseq.inference.variational import LARGEST_VARIANCE, SMALLEST_VARIANCE, T
 
 
 class Mode:
-    """−ℓ(u) + ½‖u‖² and its gradient as functions of the flat whitened weights, for a search."""
+    """−ℓ(u) + ½‖u‖² and its gradient as functions of z, the whitened weights u = z ∘ step, flat. A
+    step is the shorter the more often its feature occurs, since the surface is steeper there."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        N, C = model.layout.n_tokens, model.n_labels
+        seen = model.design.squared_transpose_times(torch.ones(N, 1, dtype=torch.float64))
+        seen = torch.cat([seen.expand(-1, C), torch.full((C, C), float(N)).double() / C])
+        self.step = (1 + seen * model.scale.square() / (4 * C)).rsqrt().reshape(-1).numpy()
+        self.excess = np.inf
+        """By how much the last value was above the least, at most: where all labels are known, the
+        curvature of the surface is 1 or more, so it is half the square of the gradient."""
 
-    def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def weights(self, z: np.ndarray) -> Tensor:
+        """(D + C, C) u."""
+        return torch.from_numpy(z * self.step).reshape(self.model.latent_shape)
+
+    def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """The value and the gradient."""
-        u = torch.from_numpy(flat).reshape(self.model.latent_shape)
+        u = self.weights(z)
         found = likelihood(self.model, u)
-        value = 0.5 * float(flat @ flat) - float(found.value)
-        return value, flat - found.gradient.reshape(-1).numpy()
+        value = 0.5 * float(u.square().sum()) - float(found.value)
+        gradient = (u - found.gradient).reshape(-1).numpy()
+        self.excess = 0.5 * float(gradient @ gradient)
+        return value, gradient * self.step
 
 
 _FEW = 2
@@ -83,15 +97,17 @@ class ChainSolver:
 
     def mode(self, *, max_iter: int = 500, tol: float = 1e-6) -> tuple[Tensor, Search]:
         """The whitened weights (D, C) of the largest posterior density."""
+        mode = Mode(self.model)
         found, search = minimise(
-            Mode(self.model),
-            np.zeros(int(np.prod(self.model.latent_shape))),
+            mode,
+            np.zeros_like(mode.step),
             max_iter=max_iter,
             tol=tol,
             progress=self.progress,
             name=self.name,
+            enough=lambda value: mode.excess <= tol * abs(value),
         )
-        return torch.from_numpy(found).reshape(self.model.latent_shape), search
+        return mode.weights(found), search
 
     # ---- Laplace --------------------------------------------------------------------------------
 

@@ -50,11 +50,13 @@ def minimise(
     period: int = PERIOD,
     progress: bool = False,
     name: str = "",
+    enough: Callable[[float], bool] | None = None,
 ) -> tuple[np.ndarray, Search]:
     """The minimum of a smooth function that also returns its gradient.
 
-    Stops when the objective fell by less than `tol` of itself over `period` iterations. An
-    interrupt (Ctrl-C) ends the search and keeps the best point found so far.
+    Stops when the objective fell by less than `tol` of itself over `period` iterations, or where
+    `enough`, asked with its value after each, says so. An interrupt (Ctrl-C) ends the search and
+    keeps the best point found so far.
     """
     best = start
     trace: list[float] = []
@@ -69,6 +71,8 @@ def minimise(
         elapsed.append(time.perf_counter() - began)
         bar.update()
         bar.set_postfix_str(f"objective {trace[-1]:.6g}", refresh=False)
+        if enough is not None and enough(trace[-1]):
+            raise StopIteration
         if len(trace) > period:
             before, now = trace[-1 - period], trace[-1]
             if before - now <= tol * max(abs(now), np.finfo(float).tiny):

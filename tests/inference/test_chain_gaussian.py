@@ -12,6 +12,7 @@ from pyro.optim import ClippedAdam
 from scipy.optimize import minimize
 
 from bayeseq.inference.chain_gaussian import ChainSolver, Mode
+from bayeseq.inference.chain_likelihood import likelihood
 from bayeseq.inference.information import JointFamily
 from bayeseq.inference.joint_guide import JointGuide
 from bayeseq.kernels import Polynomial
@@ -30,8 +31,26 @@ def test_the_mode_is_where_the_gradient_vanishes():
     model = chain_model(0)
     u, search = solver(model).mode(tol=1e-14)
     assert search.converged
-    _, gradient = Mode(model)(u.reshape(-1).numpy())
-    assert np.abs(gradient).max() < 1e-5
+    gradient = likelihood(model, u).gradient - u
+    assert gradient.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_search_for_the_mode_knows_how_far_it_is(seed):
+    """The value is within `excess` of the least one wherever it is asked for, and the gradient is
+    that of differences."""
+    model = chain_model(seed, (5, 4, 6), C=3, D=4, variance=2.0)
+    least = solver(model).mode(tol=1e-14)[1].objective[-1]
+    mode, rng = Mode(model), np.random.default_rng(seed)
+    for size in (0.0, 0.3, 2.0):
+        z = rng.normal(size=len(mode.step)) * size
+        value, gradient = mode(z)
+        assert least - 1e-9 <= value <= least + mode.excess
+        move = rng.normal(size=len(z)) * 1e-6
+        slope = (mode(z + move)[0] - mode(z - move)[0]) / 2
+        assert slope == pytest.approx(gradient @ move, abs=1e-10)
+    u, search = solver(model).mode(tol=1e-3)
+    assert search.objective[-1] <= least + 1e-3 * abs(search.objective[-1])
 
 
 def gamma_objective(G, labels, lengths, C):
