@@ -55,7 +55,7 @@ def test_the_mean_is_where_the_bound_is_level(seed):
 
 def test_another_prior_variance_is_allowed_for():
     """The Gaussian nearby may have been found with other prior variances."""
-    model, near, deviations = problem(1)
+    _, near, deviations = problem(1)
     wider = chain_model(1, (5, 4, 1, 6), C=3, D=4, variance=1.5)
     mean, _ = centred(wider, near, deviations, 1e-14)
     gradient = mean_likelihood(wider, mean, wider.seen(deviations)).gradient - mean

@@ -49,7 +49,7 @@ def test_a_search_for_the_mode_knows_how_far_it_is(seed):
         move = rng.normal(size=len(z)) * 1e-6
         slope = (mode(z + move)[0] - mode(z - move)[0]) / 2
         assert slope == pytest.approx(gradient @ move, abs=1e-10)
-    u, search = solver(model).mode(tol=1e-3)
+    _, search = solver(model).mode(tol=1e-3)
     assert search.objective[-1] <= least + 1e-3 * abs(search.objective[-1])
 
 
