@@ -95,6 +95,11 @@ class ChainSolver:
     name: str = "Gaussian"
     _white: Tensor = field(init=False)
 
+    def __post_init__(self) -> None:
+        by_label = self.model.log_variance
+        if not bool((by_label == by_label[:, :1]).all()):  # contrasts mix labels
+            raise ValueError("prior variances differ between labels; give all labels the same")
+
     def mode(self, *, max_iter: int = 500, tol: float = 1e-6) -> tuple[Tensor, Search]:
         """The whitened weights (D, C) of the largest posterior density."""
         mode = Mode(self.model)

@@ -213,6 +213,14 @@ def test_svi_with_the_guide_reaches_the_solvers_bound():
     assert elbo(model, guide) == pytest.approx(trace.bound[-1], abs=0.3)
 
 
+def test_prior_variances_by_label_are_refused():
+    model = chain_model()
+    log_variance = model.log_variance.clone()
+    log_variance[0, 0] += 1
+    with pytest.raises(ValueError, match="differ between labels"):
+        solver(replace(model, log_variance=log_variance))
+
+
 def test_guides_of_other_kinds_are_refused():
     with pytest.raises(ValueError, match="'full' or 'diagonal'"):
         JointGuide(chain_model(), "lowrank")
