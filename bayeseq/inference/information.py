@@ -168,7 +168,7 @@ def _score_information(
     nothing = torch.zeros(0, dtype=torch.long)
     left, right, values = [nothing], [nothing], [torch.zeros(0, dtype=torch.float64)]
     with_pairs, among = np.zeros((N * K, P)), np.zeros((P, P))
-    for rows, sequences, part in _parts(chain):
+    for rows, sequences, part in _parts(chain, P):
         omega = model.weights[sequences]
         for a, b, of_labels in label_covariances(part, known[rows], omega):
             covariance = turn.T @ of_labels @ turn
@@ -205,12 +205,12 @@ def _columns(
     return sp.csr_matrix((active.data, (rows, active.col)), shape=(N * K, n))
 
 
-def _parts(chain: Chain) -> Iterator[tuple[Tensor, Tensor, Chain]]:
-    """Sequences of like length, so few at a time that their covariances fit into memory: packed
-    rows, sequence numbers, chain."""
+def _parts(chain: Chain, n_pairs: int) -> Iterator[tuple[Tensor, Tensor, Chain]]:
+    """Sequences of like length, so few at a time that their covariances with so many label pairs
+    fit into memory: packed rows, sequence numbers, chain."""
     C, layout = chain.n_labels, chain.layout
     draws = max(1, chain.unary.shape[:-2].numel())
-    at_once = max(1, _NUMBERS_AT_ONCE // (draws * C**3))
+    at_once = max(1, _NUMBERS_AT_ONCE // (draws * C * max(C, n_pairs)))
     bounds = bucket(layout.lengths[layout.order].tolist(), at_once)
     for first, last in itertools.pairwise(bounds):
         sequences = layout.order[first:last]
