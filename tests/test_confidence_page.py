@@ -20,4 +20,5 @@ def test_the_page_prints_what_it_shows(capsys):
         texts = (NUMBER.sub("#", text).split() for text in (printed, shown))
         assert next(texts) == next(texts)
         found, expected = (list(map(float, NUMBER.findall(text))) for text in (printed, shown))
-        assert found == pytest.approx(expected, abs=0.06, rel=2e-3)
+        # the last digit that is printed may be rounded the other way on another machine
+        assert found == pytest.approx(expected, abs=0.11, rel=2e-3)
