@@ -81,8 +81,8 @@ def khat(
 
     >>> from bayeseq import GPSC
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 3, [["A", "B"], ["B", "A"]] * 3
-    >>> khat(GPSC(learn=False, progress=False).fit(X, y), X, y).verdict
-    'good'
+    >>> khat(GPSC(learn=False, progress=False).fit(X, y), X, y).k < 0.7
+    True
     """
     require_posterior(model)
     if isinstance(model, GPStruct):
