@@ -95,7 +95,8 @@ def main() -> None:
             for chains in options.chains:
                 records.append(measured(task, reference, chains, options.seconds))
                 print(records[-1], flush=True)
-    command = f"python benchmarks/gpstruct.py --seconds {options.seconds:g}"
+    tasks, chains = " ".join(options.tasks), " ".join(map(str, options.chains))
+    command = f"python benchmarks/gpstruct.py {tasks} --seconds {options.seconds:g} --chains {chains}"
     write(records, command)
 
 
