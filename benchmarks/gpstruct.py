@@ -96,7 +96,8 @@ def main() -> None:
                 records.append(measured(task, reference, chains, options.seconds))
                 print(records[-1], flush=True)
     tasks, chains = " ".join(options.tasks), " ".join(map(str, options.chains))
-    command = f"python benchmarks/gpstruct.py {tasks} --seconds {options.seconds:g} --chains {chains}"
+    command = f"python benchmarks/gpstruct.py {tasks} --seconds {options.seconds:g}"
+    command += f" --chains {chains}"
     write(records, command)
 
 
