@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from bayeseq.chain.sums import factor_weights, factors
 from bayeseq.shapes import Layout
 
 _STEPS = 8
@@ -46,15 +47,7 @@ class Stepped:
 
     @cached_property
     def _factor_weights(self) -> Tensor:
-        """What each factor of Z counts that `total` takes down."""
-        sizes, by_rank = self.layout.sizes, self.weights[self.layout.order]
-        found, alive = [], self.first
-        for t in range(1, len(sizes)):
-            found.append(by_rank[sizes[t] : alive])
-            alive = sizes[t]
-            if t % _STEPS == 0:
-                found.append(by_rank[:alive])
-        return torch.cat([*found, by_rank[:alive]])
+        return factor_weights(self.weights, self.layout, _STEPS)
 
     def odds(self, scores: Tensor, transitions: Tensor) -> Tensor:
         """(S, N, C) float32: scores (S, N, C) relative to the base labelling's, transitions into
@@ -77,21 +70,6 @@ class Stepped:
         psi, E = torch.exp(odds, out=self._psi[: len(odds)]), transitions.float().exp()
         if allowed is not None:
             psi *= allowed
-        sizes = self.layout.sizes
-        pieces = psi.split(sizes, 1)
-        sums = []  # factors of Z, in the order of `_factor_weights`
-        now, alive = psi[:, : self.first], self.first
-        for t in range(1, len(sizes)):
-            n = sizes[t]
-            if n < alive:
-                sums.append(now[:, n:].sum(-1))
-                now, alive = now[:, :n], n
-            now = torch.bmm(now, E).mul_(pieces[t])
-            if t % _STEPS == 0:
-                scale = now.sum(-1, keepdim=True)
-                now /= scale
-                sums.append(scale.squeeze(-1))
-        sums.append(now.sum(-1))
-        found = torch.cat(sums, -1).double().log_() @ self._factor_weights
+        found = factors(psi, E, self.layout, _STEPS).double().log_() @ self._factor_weights
         large = transitions.abs().amax((1, 2)) > _LARGEST_TRANSITION
         return found.masked_fill_(large, torch.nan)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bayeseq.chain.marginals import log_partition
 from bayeseq.chain.potentials import Chain
+from bayeseq.shapes import Layout
 
 _ROOM = 600.0
 """How far a logarithm may run before a float64 over- or underflows, with some to spare."""
@@ -65,26 +66,40 @@ def _forward(chain: Chain, weights: Tensor | None, every: int) -> Tensor:
     lead = chain.unary.shape[:-2]
     psi = chain.unary.exp().reshape(-1, layout.n_tokens, C)
     E = chain.transitions.exp().expand(*lead, C, C).reshape(-1, C, C)
-    sums, ranks = [], []  # factors of Z, and how many of the longest sequences they belong to
-    alive = layout.sizes[0]
-    pieces = psi.split(layout.sizes, 1)
-    now = pieces[0]
-    for t in range(1, len(pieces)):
-        n = layout.sizes[t]
+    log_factors = factors(psi, E, layout, every).log_()
+    if weights is None:
+        return log_factors.sum(-1).reshape(lead)
+    return (log_factors @ factor_weights(weights, layout, every)).reshape(lead)
+
+
+def factors(psi: Tensor, E: Tensor, layout: Layout, every: int) -> Tensor:
+    """(S, n) factors of the Z of all sequences: what vectors are scaled by, after so many steps
+    each time, and what they sum to at the end; for exponentials of scores (S, N, C) and of
+    transitions (S, C, C)."""
+    sizes = layout.sizes
+    pieces = psi.split(sizes, 1)
+    alive = sizes[0] if sizes else 0
+    found, now = [], psi[:, :alive]
+    for t in range(1, len(sizes)):
+        n = sizes[t]
         if n < alive:
-            sums.append(now[:, n:].sum(-1))
-            ranks.append((n, alive))
+            found.append(now[:, n:].sum(-1))
             now, alive = now[:, :n], n
         now = torch.bmm(now, E).mul_(pieces[t])
         if t % every == 0:
             scale = now.sum(-1, keepdim=True)
             now /= scale
-            sums.append(scale.squeeze(-1))
-            ranks.append((0, n))
-    sums.append(now.sum(-1))
-    ranks.append((0, alive))
-    log_factors = torch.cat(sums, -1).log_()
-    if weights is None:
-        return log_factors.sum(-1).reshape(lead)
-    by_rank = weights[layout.order]
-    return (log_factors @ torch.cat([by_rank[a:b] for a, b in ranks])).reshape(lead)
+            found.append(scale.squeeze(-1))
+    return torch.cat([*found, now.sum(-1)], -1)
+
+
+def factor_weights(weights: Tensor, layout: Layout, every: int) -> Tensor:
+    """(n,) what the sequences of these factors count, of weights (B,)."""
+    sizes, by_rank = layout.sizes, weights[layout.order]
+    found, alive = [], sizes[0] if sizes else 0
+    for t in range(1, len(sizes)):
+        found.append(by_rank[sizes[t] : alive])
+        alive = sizes[t]
+        if t % every == 0:
+            found.append(by_rank[:alive])
+    return torch.cat([*found, by_rank[:alive]])
